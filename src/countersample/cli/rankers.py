@@ -82,8 +82,6 @@ def train(
     if evaluation:
         with share_progress(f"evaluating {out.name}") as progress:
             estimate = evaluate_training(ranker, dataset, clicks, seed=seed, progress=progress)
-        if ranker.path_ is not None and ranker.path_.keeps_logged:
-            estimate = replace(estimate, verdict=f"As before: {ranker.path_.sentence}")
         ranker.provenance_ |= estimate.provenance
         result = replace(result, evaluation=estimate)
     ranker.save(out)

@@ -20,37 +20,33 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
+from pyarrow import compute
 from scipy import stats
 
-from countersample import _text
 from countersample._params import number
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.bootstrap import add_up
+from countersample.fitting.summaries import render_summary
 from countersample.logs import aggregation, read_features, read_impressions
 from countersample.logs.aggregated import is_aggregated
 from countersample.logs.columns import NONE
 from countersample.logs.engines import find_engine
 from countersample.logs.joins import Matched
 from countersample.logs.tally import integers
-from countersample.options import CONFIDENCE
+from countersample.options import CONFIDENCE, LogOptions
 from countersample.propensity.estimation import resample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
-
-    from countersample._arrays import Bools, Floats, Ints
+    from countersample._arrays import Floats, Ints
     from countersample.logs import FeatureTable, Impressions, PositionCounts
-    from countersample.options import LogOptions
+
+    Measure = Literal["ratio", "difference"]
 
 LEVEL = 0.01  # the probability of any false alarm
-RATE_MARGIN = 0.10  # relative change of a click rate, page length or propensity
-SHARE_MARGIN = 0.02  # change of the share of a policy or a context, or of missing values
-QUERY_MARGIN = 0.05  # change of the share of visits with queries that are new or gone
-FEATURE_MARGIN = 0.05  # change of the share of impressions below a value of a feature
-MIN_CLICKS = 30  # per position and log
 MIN_UNITS = 20  # per log, with impressions
 MIN_QUERIES = 20  # per log, to compare examination
 MAX_POSITIONS = 20  # that are compared one by one
@@ -58,9 +54,31 @@ N_BOOTSTRAP = 200
 N_CUTS = 9  # deciles of the values before, at which a feature is compared
 N_BUCKETS = 256  # of clients, sessions or queries
 SHOWN_TESTS = 5  # in a summary, if nothing changed
+MIN_P_VALUE = 0.001  # smaller ones are not distinguished
 ALL_POSITIONS = "all positions"
 
-Measure = Literal["ratio", "difference"]
+
+class Limits(NamedTuple):
+    """How a kind of rate is compared: its measure, margin, and the least count to test it."""
+
+    measure: Measure
+    margin: float  # the largest change that is not relevant
+    min_count: float = 0.0  # with fewer, the test is how likely so small a number is
+
+
+#: By kind: click rates by position, items per page, propensities by position, shares of policies
+#: and of contexts, visits with queries that are new or gone, impressions whose features are
+#: missing, and impressions below a value of a feature.
+LIMITS = {
+    "clicks": Limits("ratio", 0.10, min_count=30),
+    "pages": Limits("ratio", 0.10),
+    "examination": Limits("ratio", 0.10),
+    "policy": Limits("difference", 0.02),
+    "context": Limits("difference", 0.02),
+    "queries": Limits("difference", 0.05),
+    "missing": Limits("difference", 0.02),
+    "feature": Limits("difference", 0.05),
+}
 
 
 # -- tests of one rate ----------------------------------------------------------------------------
@@ -71,6 +89,11 @@ class Rate(NamedTuple):
 
     numerator: Floats
     denominator: Floats
+
+    @classmethod
+    def by_unit(cls, unit: Ints, numerator: Floats, denominator: Floats) -> Rate:
+        """Sum columns of rows by the unit of each row."""
+        return cls(*(add_up(unit, column, N_BUCKETS) for column in (numerator, denominator)))
 
     @property
     def value(self) -> float:
@@ -96,17 +119,15 @@ class Change:
 
     Attributes
     ----------
-    kind : {"clicks", "pages", "examination", "policy", "context", "queries", "feature"}
+    kind : str
+        A name of `LIMITS`.
     name : str
         The position, the policy, the feature, ….
     before, after : float
         The rates, shares or propensities.
-    measure : {"ratio", "difference"}
-        Whether ``change`` is after/before − 1, or after − before.
-    margin : float
-        A change of at most this size is not relevant.
     change, low, high : float
-        With its 95 % interval; NaN if it cannot be computed.
+        after/before − 1 or, for a difference, after − before, with its 95 % interval; NaN if it
+        cannot be computed.
     p_value : float, optional
         Of the hypothesis that the change is within the margin; None if there is too little data.
     adjusted : float, optional
@@ -121,8 +142,6 @@ class Change:
     name: str
     before: float
     after: float
-    measure: Measure
-    margin: float
     change: float = float("nan")
     low: float = float("nan")
     high: float = float("nan")
@@ -134,53 +153,51 @@ class Change:
     @property
     def size(self) -> str:
         """The change in words: +12.3 %, or −4.5 points."""
-        if np.isinf(self.change):
-            return "from nothing"
-        if np.isnan(self.change):
-            return "not known"
-        unit = "%" if self.measure == "ratio" else "points"
+        if not np.isfinite(self.change):
+            return "from nothing" if np.isinf(self.change) else "not known"
+        unit = "%" if LIMITS[self.kind].measure == "ratio" else "points"
         return f"{100 * self.change:+.1f} {unit}"
 
     @property
     def interval(self) -> str:
         """The interval in words."""
-        if not np.isfinite(self.low):
+        is_finite = np.isfinite(self.low)
+        return f"{100 * self.low:+.1f} to {100 * self.high:+.1f}" if is_finite else "–"
+
+    @property
+    def p_text(self) -> str:
+        """The corrected p-value in words."""
+        if self.adjusted is None:
             return "–"
-        return f"{100 * self.low:+.1f} to {100 * self.high:+.1f}"
+        return f"{self.adjusted:.2g}" if self.adjusted >= MIN_P_VALUE else f"< {MIN_P_VALUE:g}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; NaN and infinity are None."""
+        limits = LIMITS[self.kind]
+        values = {**asdict(self), "measure": limits.measure, "margin": limits.margin}
         return {
             name: None if isinstance(value, float) and not np.isfinite(value) else value
-            for name, value in asdict(self).items()
+            for name, value in values.items()
         }
 
 
 def compare_rates(
-    kind: str,
-    name: str,
-    rates: Sequence[Rate],
-    *,
-    measure: Measure,
-    margin: float,
-    min_count: float = 0.0,
+    kind: str, name: str, rates: Sequence[Rate], limits: Limits | None = None
 ) -> Change:
-    """Compare the rates of two logs, before and after.
-
-    If one of the numerators is below `min_count`, the test is how likely so small a number is.
+    """Compare the rates of two logs, before and after; limits are those of the kind by default.
 
     >>> units = np.ones(100)
-    >>> change = compare_rates("clicks", "1", [Rate(0.2 * units, units), Rate(0.3 * units, units)],
-    ...                        measure="ratio", margin=0.1)
+    >>> change = compare_rates("clicks", "1", [Rate(20 * units, units), Rate(30 * units, units)])
     >>> change.size, change.p_value
     ('+50.0 %', 0.0)
     """
+    measure, margin, min_count = LIMITS[kind] if limits is None else limits
     before, after = rates
     old, new = before.value, after.value
     change = new - old
     if measure == "ratio":
         change = new / old - 1 if old else float("inf") if new else float("nan")
-    result = Change(kind, name, old, new, measure, margin, change)
+    result = Change(kind, name, old, new, change)
     df = min(before.n_units, after.n_units) - 1
     if df + 1 < MIN_UNITS:
         return result
@@ -189,21 +206,17 @@ def compare_rates(
         return replace(result, p_value=_test_rare(lower, higher, margin, min_count))
     if not np.isfinite(change):
         return result
-    n, old_psi, new_psi = len(before.denominator), before.influence, after.influence
-
-    def error(psi: Floats) -> float:
-        return float(np.sqrt(n / (n - 1) * np.sum(psi**2)))
-
+    old_psi, new_psi = before.influence, after.influence
     quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, df))
     if measure == "ratio":
         bounds = [(1 + margin, 1), (1 / (1 + margin), -1)]
         tails = [
-            _tail(sign * (new - c * old), error(new_psi - c * old_psi), df) for c, sign in bounds
+            _tail(sign * (new - c * old), _error(new_psi - c * old_psi), df) for c, sign in bounds
         ]
-        spread = error(new_psi / new - old_psi / old) if new else float("nan")
+        spread = _error(new_psi / new - old_psi / old) if new else float("nan")
         low, high = ((1 + change) * np.exp(sign * quantile * spread) - 1 for sign in (-1, 1))
     else:
-        spread = error(new_psi - old_psi)
+        spread = _error(new_psi - old_psi)
         tails = [_tail(sign * change - margin, spread, df) for sign in (-1, 1)]
         low, high = change - quantile * spread, change + quantile * spread
     return replace(result, low=float(low), high=float(high), p_value=min(1.0, 2 * min(tails)))
@@ -214,20 +227,20 @@ def _test_rare(lower: Rate, higher: Rate, margin: float, min_count: float) -> fl
 
     R is the higher rate. With denominator n, c·R·n are expected in the numerator, with the variance
     of a Poisson number times the dispersion of the higher rate; None if that is below `min_count`.
-
-    >>> shown = np.full(100, 20.0)
-    >>> _test_rare(Rate(0 * shown, shown), Rate(0.1 * shown, shown), 0.1, 50.0) < 1e-9
-    True
     """
     c, rate, n_lower = 1 / (1 + margin), higher.value, float(lower.denominator.sum())
     if c * rate * n_lower < min_count:
         return None
-    n = len(higher.denominator)
-    variance = n / (n - 1) * float(np.sum(higher.influence**2))
+    variance = _error(higher.influence) ** 2
     dispersion = max(1.0, variance / (rate / float(higher.denominator.sum())))
     error = float(np.sqrt(dispersion * c * rate / n_lower + c * c * variance))
     df = min(lower.n_units, higher.n_units) - 1
     return min(1.0, 2 * _tail(c * rate - lower.value, error, df))
+
+
+def _error(psi: Floats) -> float:
+    """Return the standard error √(n/(n − 1)·Σ ψ²)."""
+    return float(np.sqrt(len(psi) / (len(psi) - 1) * np.sum(psi**2)))
 
 
 def _tail(excess: float, error: float, df: float) -> float:
@@ -306,6 +319,12 @@ class Drift:
             f"{', '.join(names)}{more}."
         )
 
+    @property
+    def nearest_tests(self) -> list[Change]:
+        """The tests with the smallest p-values."""
+        tests = [change for change in self.changes if change.p_value is not None]
+        return sorted(tests, key=lambda change: change.p_value or 0.0)[:SHOWN_TESTS]
+
     def of_kind(self, *kinds: str) -> list[Change]:
         """Return the comparisons of some kinds."""
         return [change for change in self.changes if change.kind in kinds]
@@ -313,44 +332,15 @@ class Drift:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
-            "is_drift": self.is_drift,
-            "sentence": self.sentence,
-            "level": self.level,
-            "correction": "Holm",
-            "tests": self.n_tests,
-            "before": self.before,
-            "after": self.after,
-            "changes": [change.to_dict() for change in self.changes],
+            "is_drift": self.is_drift, "sentence": self.sentence, "level": self.level,
+            "correction": "Holm", "tests": self.n_tests, "before": self.before,
+            "after": self.after, "changes": [change.to_dict() for change in self.changes],
             "notes": list(self.notes),
-        }
+        }  # fmt: skip
 
     def summary(self) -> str:
         """Return both logs, what changed, or the tests that come nearest to it, for a terminal."""
-        lines = [
-            f"{side:<7} {log['source']}: {log['impressions']:,} impressions, "
-            f"{log['clicks']:,} clicks, {log['queries']:,} queries"
-            for side, log in (("before", self.before), ("after", self.after))
-        ]
-        lines.append("")
-        if self.is_drift:
-            lines.append(_tabulate(self.relevant_changes))
-        lines.append(_text.paragraph(self.sentence))
-        tests = [change for change in self.changes if change.p_value is not None]
-        if tests and not self.is_drift:
-            tests.sort(key=lambda change: change.p_value or 0.0)
-            lines += ["The nearest to one:", _tabulate(tests[:SHOWN_TESTS])]
-        return "\n".join([*lines, *(_text.paragraph(f"Note: {note}") for note in self.notes)])
-
-
-def _tabulate(changes: Sequence[Change]) -> str:
-    interval = f"{CONFIDENCE:.0%} interval"
-    rows = [
-        (change.kind, change.name, f"{change.before:.4g}", f"{change.after:.4g}", change.size,
-         change.interval, "–" if change.adjusted is None else f"{change.adjusted:.2g}")
-        for change in changes
-    ]  # fmt: skip
-    header = ("what", "which", "before", "after", "change", interval, "p, corrected")
-    return _text.table(header, rows, text_columns=2)
+        return render_summary("drift.txt", drift=self)
 
 
 def find_drift(
@@ -366,8 +356,8 @@ def find_drift(
 
     Compared are the click rate of each position, the items per page, the examination curve, the
     shares of policies and contexts, queries that are new or gone and, with `features`, the features
-    of what was shown. Margins are the constants at the top of this module. Clicks of the same user
-    (or session or, in a log without these, query) may depend on each other.
+    of the items that were shown. Margins are the constants at the top of this module. Clicks of the
+    same user (or session or, in a log without these, query) may depend on each other.
 
     Parameters
     ----------
@@ -400,11 +390,11 @@ def find_drift(
     checks = before.check(), after.check()
     counts = checks[0].counts, checks[1].counts
     logs = LogUnits.from_log(before), LogUnits.from_log(after)
-    notes = []
-    for check in checks:
-        problem = check.problems.sentence(has_impressions="impressions" in check.columns)
-        if problem:
-            notes.append(f"{check.source}: {problem}.")
+    problems = [
+        (check.source, check.problems.sentence(has_impressions="impressions" in check.columns))
+        for check in checks
+    ]
+    notes = [f"{source}: {problem}." for source, problem in problems if problem]
     changes = [
         *_compare_clicks(logs), *_compare_examination(counts, seed, notes),
         *_compare_shares(logs, notes), *_compare_queries(logs, notes),
@@ -415,23 +405,23 @@ def find_drift(
             "counted together."
         )
     elif features is not None:
-        tables = features if features_before is None else features_before, features
-        changes += _compare_features(counts, tables)
+        changes += _compare_features(counts, (features_before or features, features))
     units = [log.unit_name for log in logs]
     if units[0] != units[1]:
         notes.append(f"Clicks are grouped by {units[0]} before and by {units[1]} after.")
-    notes += [
-        f"{log.source} is too small to test anything."
-        for log in logs
-        if len(np.unique(log.unit)) < MIN_UNITS
-    ]
-    return Drift(
-        before=_describe(logs[0], counts[0]),
-        after=_describe(logs[1], counts[1]),
-        changes=tuple(_adjust(changes, level)),
-        level=level,
-        notes=tuple(notes),
-    )
+    small = [log.source for log in logs if len(np.unique(log.unit)) < MIN_UNITS]
+    notes += [f"{source} is too small to test anything." for source in small]
+    adjusted = iter(holm([each.p_value for each in changes if each.p_value is not None]))
+    for k, change in enumerate(changes):
+        if change.p_value is not None:
+            p = float(next(adjusted))
+            changes[k] = replace(change, adjusted=p, is_drift=p < level)
+    sides = [
+        {"source": log.source, "impressions": each.n_impressions, "clicks": each.n_clicks,
+         "queries": len(each.query_ids), "clustered_by": log.unit_name}
+        for log, each in zip(logs, counts, strict=True)
+    ]  # fmt: skip
+    return Drift(sides[0], sides[1], tuple(changes), level, tuple(notes))
 
 
 def find_drift_in_files(
@@ -455,40 +445,17 @@ def find_drift_in_files(
         encoder = earlier.encoder
     if features is not None:
         later = read_features(features, encoder=encoder, join_queries=options.join_queries)
+    # If only one log is aggregated, options about raw rows are for the other one.
+    for_aggregated = LogOptions(
+        join_queries=options.join_queries, features=options.features,
+        memory_limit=options.memory_limit, temp_dir=options.temp_dir,
+    )  # fmt: skip
+    is_counted = is_aggregated(after), is_aggregated(before)
     with (
-        read_impressions(after, _options_for(after, before, options)) as new_log,
-        read_impressions(before, _options_for(before, after, options)) as old_log,
+        read_impressions(after, for_aggregated if is_counted == (True, False) else options) as new,
+        read_impressions(before, for_aggregated if is_counted == (False, True) else options) as old,
     ):
-        return find_drift(new_log, old_log, features=later, features_before=earlier)
-
-
-def _options_for(path: str, other: str, options: LogOptions) -> LogOptions:
-    """Return how a log is read: the options are about raw rows, if only the other one is raw."""
-    if not is_aggregated(path) or is_aggregated(other):
-        return options
-    defaults: dict[str, Any] = {
-        "reader": None, "columns": {}, "context": (), "values": None, "engine": None,
-        "master": None, "positions_from": 1, "suspicious": "keep",
-    }  # fmt: skip
-    return replace(options, **defaults)
-
-
-def _describe(log: LogUnits, counts: PositionCounts) -> dict[str, Any]:
-    return {
-        "source": log.source, "impressions": counts.n_impressions, "clicks": counts.n_clicks,
-        "queries": len(counts.query_ids), "clustered_by": log.unit_name,
-    }  # fmt: skip
-
-
-def _adjust(changes: list[Change], level: float) -> Iterator[Change]:
-    """Correct the p-values for the number of tests."""
-    adjusted = iter(holm([each.p_value for each in changes if each.p_value is not None]).tolist())
-    for change in changes:
-        if change.p_value is None:
-            yield change
-        else:
-            p = next(adjusted)
-            yield replace(change, adjusted=p, is_drift=p < level)
+        return find_drift(new, old, features=later, features_before=earlier)
 
 
 @dataclass(frozen=True, eq=False)
@@ -498,9 +465,7 @@ class LogUnits:
     source: str
     unit: Ints  # a bucket of clients, sessions or queries
     unit_name: str  # client, session or query
-    query_ids: list[str]
-    query: Ints
-    groups: dict[str, tuple[list[str], Ints]]  # of policies and contexts: names, and codes of rows
+    groups: dict[str, tuple[list[str], Ints]]  # names of queries, policies and contexts, and codes
     position: Ints
     impressions: Floats
     clicks: Floats
@@ -513,58 +478,37 @@ class LogUnits:
             raise DataError(f"{log.source}: the log has no rows that are possible")
         groups = {
             name: _encode(table[name].fill_null(NONE))
-            for name in ("policy", "context")
+            for name in ("query_id", "policy", "context")
             if name in table.column_names
         }
         unit_name = next((name for name in ("client", "session") if name in log.columns), "query")
         counts = (integers(table[name]).astype(np.float64) for name in ("impressions", "clicks"))
-        return cls(
-            log.source, integers(table["bucket"]), unit_name, *_encode(table["query_id"]), groups,
-            integers(table["position"]), *counts,
-        )  # fmt: skip
+        return cls(log.source, integers(table["bucket"]), unit_name, groups,
+                   integers(table["position"]), *counts)  # fmt: skip
 
     def rate(self, numerator: Floats, denominator: Floats) -> Rate:
         """Return a rate per unit, from columns of the rows."""
-        return Rate(*(add_up(self.unit, each, N_BUCKETS) for each in (numerator, denominator)))
+        return Rate.by_unit(self.unit, numerator, denominator)
 
     @property
     def visits(self) -> Floats:
         """The visits of each row: impressions of the first position, 0 at others."""
         return np.where(self.position == 1, self.impressions, 0.0)
 
-    def share_of_new_queries(self, other: LogUnits) -> Rate:
-        """Return the share of visits whose query is not in the other log."""
-        other_ids = {*other.query_ids}
-        is_new = np.array([name not in other_ids for name in self.query_ids])
-        return self.rate(self.visits * is_new[self.query], self.visits)
-
-    def expected_share_of_new_queries(self) -> Rate:
-        """Return the share of visits whose query no other unit of this log has.
-
-        Another log of the same users would have this share of new queries: each unit in turn takes
-        the part of the other log.
-        """
-        pairs = np.unique(self.query * N_BUCKETS + self.unit)
-        n_units = np.bincount(pairs // N_BUCKETS, minlength=len(self.query_ids))
-        return self.rate(self.visits * (n_units == 1)[self.query], self.visits)
-
 
 def _compare_clicks(logs: tuple[LogUnits, LogUnits]) -> Iterator[Change]:
     """Compare click rates, over all positions and at each, and the items per page."""
-    rates = [log.rate(log.clicks, log.impressions) for log in logs]
-    yield compare_rates("clicks", ALL_POSITIONS, rates, measure="ratio", margin=RATE_MARGIN,
-                        min_count=MIN_CLICKS)  # fmt: skip
-    both = np.intersect1d(logs[0].position, logs[1].position)[:MAX_POSITIONS]
-    for position in both.tolist() if len(both) > 1 else []:
+    both = np.intersect1d(logs[0].position, logs[1].position)[:MAX_POSITIONS].tolist()
+    for position in [None, *(both if len(both) > 1 else [])]:
         rates = []
         for log in logs:
-            is_there = log.position == position
-            rates.append(log.rate(log.clicks * is_there, log.impressions * is_there))
-        yield compare_rates("clicks", f"position {position}", rates, measure="ratio",
-                            margin=RATE_MARGIN, min_count=MIN_CLICKS)  # fmt: skip
+            rows = np.ones(len(log.position)) if position is None else log.position == position
+            rates.append(log.rate(log.clicks * rows, log.impressions * rows))
+        name = ALL_POSITIONS if position is None else f"position {position}"
+        yield compare_rates("clicks", name, rates)
     rates = [log.rate(log.impressions, log.visits) for log in logs]
     if all(rate.denominator.any() for rate in rates):
-        yield compare_rates("pages", "items per page", rates, measure="ratio", margin=RATE_MARGIN)
+        yield compare_rates("pages", "items per page", rates)
 
 
 def _compare_examination(
@@ -588,7 +532,8 @@ def _compare_examination(
         for resamples in (resamples_before, resamples_after):
             logs = np.log(resamples[:, :depth])
             variance += np.nanvar(np.where(np.isfinite(logs), logs, np.nan), axis=0, ddof=1)
-    quantile, log_margin = stats.norm.ppf((1 + CONFIDENCE) / 2), np.log1p(RATE_MARGIN)
+    quantile = stats.norm.ppf((1 + CONFIDENCE) / 2)
+    log_margin = np.log1p(LIMITS["examination"].margin)
     for k in range(1, depth):
         old, new, error = float(before.value[k]), float(after.value[k]), float(variance[k]) ** 0.5
         if min(old, new) <= 0 or not np.isfinite(error):
@@ -596,30 +541,29 @@ def _compare_examination(
         ratio = np.log(new / old)
         tails = [_tail(sign * ratio - log_margin, error, np.inf) for sign in (-1, 1)]
         change, low, high = (float(np.expm1(ratio + z * quantile * error)) for z in (0, -1, 1))
-        yield Change("examination", f"position {k + 1}", old, new, "ratio", RATE_MARGIN, change,
-                     low, high, min(1.0, 2 * min(tails)))  # fmt: skip
+        p = min(1.0, 2 * min(tails))
+        yield Change("examination", f"position {k + 1}", old, new, change, low, high, p)
 
 
 def _compare_shares(logs: tuple[LogUnits, LogUnits], notes: list[str]) -> Iterator[Change]:
     """Compare the shares of policies and contexts."""
     for kind in ("policy", "context"):
-        n_logs = sum(kind in log.groups for log in logs)
-        if n_logs == 1:
+        groups = [log.groups[kind] for log in logs if kind in log.groups]
+        if len(groups) == 1:
             notes.append(f"Only one of the logs has a column {kind!r}: shares are not compared.")
-        if n_logs < 2:
+        if len(groups) < 2:
             continue
-        names = sorted({name for log in logs for name in log.groups[kind][0]})
-        for name in names if len(names) > 1 else []:
+        every_name = sorted({name for names, _ in groups for name in names})
+        for name in every_name if len(every_name) > 1 else []:
             rates = []
-            for log in logs:
-                known, code = log.groups[kind]
-                is_named = code == (known.index(name) if name in known else -1)
-                rates.append(log.rate(log.impressions * is_named, log.impressions))
-            yield compare_rates(kind, name, rates, measure="difference", margin=SHARE_MARGIN)
+            for log, (names, code) in zip(logs, groups, strict=True):
+                rows = code == (names.index(name) if name in names else -1)
+                rates.append(log.rate(log.impressions * rows, log.impressions))
+            yield compare_rates(kind, name, rates)
 
 
 def _compare_queries(logs: tuple[LogUnits, LogUnits], notes: list[str]) -> Iterator[Change]:
-    """Compare the share of queries that are new, or gone, with what chance would bring."""
+    """Compare the share of queries that are new, or gone, with the share expected by chance."""
     if "query" in {log.unit_name for log in logs}:
         notes.append(
             "New queries were not compared: the number that chance brings is estimated from users "
@@ -627,86 +571,81 @@ def _compare_queries(logs: tuple[LogUnits, LogUnits], notes: list[str]) -> Itera
         )
         return
     before, after = logs
-    for name, one, other in (("new", after, before), ("gone", before, after)):
-        rates = other.expected_share_of_new_queries(), one.share_of_new_queries(other)
+    for kind, one, other in (("new", after, before), ("gone", before, after)):
+        names, query = one.groups["query_id"]
+        other_names, other_query = other.groups["query_id"]
+        is_new = ~np.isin(names, other_names)
+        # Another log of the same users would bring the queries that only one unit has: each unit
+        # in turn takes the part of the other log.
+        pairs = np.unique(other_query * N_BUCKETS + other.unit)
+        is_single = np.bincount(pairs // N_BUCKETS, minlength=len(other_names)) == 1
+        rates = (
+            other.rate(other.visits * is_single[other_query], other.visits),
+            one.rate(one.visits * is_new[query], one.visits),
+        )
         if all(rate.denominator.any() for rate in rates):
-            change = compare_rates("queries", name, rates, measure="difference",
-                                   margin=QUERY_MARGIN)  # fmt: skip
+            change = compare_rates("queries", kind, rates)
             # Users who return repeat their queries: fewer new ones than expected are no change.
             yield change if change.after > change.before else replace(change, p_value=1.0)
 
 
-# -- features of what was shown -------------------------------------------------------------------
+# -- features of the items that were shown --------------------------------------------------------
 
 
 def _compare_features(
     counts: tuple[PositionCounts, PositionCounts], tables: tuple[FeatureTable, FeatureTable]
 ) -> Iterator[Change]:
-    """Compare the features of what was shown before and after, one by one.
-
-    The change of a feature is the largest difference between the shares of impressions below a
-    value, at the deciles of the values before, so that its scale does not matter.
-    """
+    """Compare the features of the items shown before and after, one by one; units are queries."""
     names = [table.dataset.feature_names for table in tables]
-    if names[0] != names[1] or tables[0].dataset.n_features != tables[1].dataset.n_features:
+    n_features = tables[0].dataset.n_features
+    if names[0] != names[1] or n_features != tables[1].dataset.n_features:
         raise DataError("the features before and after have different names, expected the same")
-    logs = [FeatureRows(*each) for each in zip(counts, tables, strict=True)]
-    yield compare_rates("feature", "(no features at all)", [log.unmatched for log in logs],
-                        measure="difference", margin=SHARE_MARGIN)  # fmt: skip
-    for k in range(tables[0].dataset.n_features):
+    units, shown, rows, unmatched = [], [], [], []
+    for each, table in zip(counts, tables, strict=True):
+        row = Matched.of(each, table.dataset, table.item_ids).row
+        unit = np.array([bucket_of(str(name)) for name in each.query_ids.tolist()])[each.query]
+        impressions = each.impressions.astype(np.float64)
+        unmatched.append(Rate.by_unit(unit, impressions * (row < 0), impressions))
+        units.append(unit[row >= 0])
+        shown.append(impressions[row >= 0])
+        rows.append(row[row >= 0])
+    yield compare_rates("missing", "all features", unmatched)
+    for k in range(n_features):
         name = str(k) if names[0] is None else names[0][k]
-        values = [log.values(k) for log in logs]
-        missing = [log.rate(np.isnan(each)) for log, each in zip(logs, values, strict=True)]
+        values = [
+            np.asarray(table.dataset.features[:, k], np.float64)[row]
+            for table, row in zip(tables, rows, strict=True)
+        ]
+        missing = [
+            Rate.by_unit(unit, n * np.isnan(each), n)
+            for unit, n, each in zip(units, shown, values, strict=True)
+        ]
         if any(rate.numerator.any() for rate in missing):
-            yield compare_rates("feature", f"{name}, missing", missing, measure="difference",
-                                margin=SHARE_MARGIN)  # fmt: skip
-        yield _compare_distributions(name, logs, values)
+            yield compare_rates("missing", name, missing)
+        yield _compare_distributions(name, units, shown, values)
 
 
-class FeatureRows:
-    """The rows of a log whose items have features; units are queries."""
+def _compare_distributions(
+    name: str, units: list[Ints], shown: list[Floats], values: list[Floats]
+) -> Change:
+    """Compare the shares of impressions below each decile of the values before.
 
-    def __init__(self, counts: PositionCounts, features: FeatureTable) -> None:
-        matched = Matched.of(counts, features.dataset, features.item_ids)
-        has_features = matched.row >= 0
-        buckets = np.array([bucket_of(str(name)) for name in counts.query_ids.tolist()], np.int64)
-        self.unit, self.shown = buckets[counts.query], counts.impressions.astype(np.float64)
-        self.unmatched = self.rate(~has_features)
-        self.unit, self.shown = self.unit[has_features], self.shown[has_features]
-        self.row, self.features = matched.row[has_features], features.dataset.features
-
-    def rate(self, rows: Bools) -> Rate:
-        """Return the share of impressions of some rows."""
-        return Rate(
-            add_up(self.unit, self.shown * rows, N_BUCKETS),
-            add_up(self.unit, self.shown, N_BUCKETS),
-        )
-
-    def values(self, feature: int) -> Floats:
-        """Return a feature of each row."""
-        values: Floats = np.asarray(self.features[:, feature], np.float64)[self.row]
-        return values
-
-    def sum_by_bin(self, values: Floats, cuts: Floats) -> Floats:
-        """Return the impressions per unit in each bin between the cuts, (N_BUCKETS, n_cuts + 1)."""
-        n = len(cuts) + 1
-        is_present = ~np.isnan(values)
-        cell = self.unit[is_present] * n + np.searchsorted(cuts, values[is_present], side="left")
-        return add_up(cell, self.shown[is_present], N_BUCKETS * n).reshape(N_BUCKETS, n)
-
-
-def _compare_distributions(name: str, logs: list[FeatureRows], values: list[Floats]) -> Change:
-    """Compare the shares of impressions below each decile; the p-value is Bonferroni's."""
-    cuts = _deciles(values[0], logs[0].shown)
-    bins = [log.sum_by_bin(each, cuts) for log, each in zip(logs, values, strict=True)]
+    The change is the largest difference, so that the scale of the feature does not matter; the
+    p-value is Bonferroni's.
+    """
+    cuts = _deciles(values[0], shown[0])
+    if not len(cuts):  # all values are missing
+        return Change("feature", name, np.nan, np.nan)
+    n_bins, bins = len(cuts) + 1, []
+    for unit, n, each in zip(units, shown, values, strict=True):
+        present = ~np.isnan(each)
+        cell = unit[present] * n_bins + np.searchsorted(cuts, each[present], side="left")
+        bins.append(add_up(cell, n[present], N_BUCKETS * n_bins).reshape(N_BUCKETS, n_bins))
     below = [np.cumsum(each, axis=1) for each in bins]
     changes = [
-        compare_rates("feature", name, [Rate(each[:, k], each[:, -1]) for each in below],
-                      measure="difference", margin=FEATURE_MARGIN)
+        compare_rates("feature", name, [Rate(each[:, k], each[:, -1]) for each in below])
         for k in range(len(cuts))
-    ]  # fmt: skip
-    if not changes:  # all values are missing
-        return Change("feature", name, np.nan, np.nan, "difference", FEATURE_MARGIN)
+    ]
     largest = max(changes, key=lambda each: np.nan_to_num(abs(each.change)))
     p_values = [each.p_value for each in changes if each.p_value is not None]
     p = min(1.0, len(p_values) * min(p_values)) if p_values else None
@@ -748,8 +687,6 @@ def _aggregate(log: Impressions) -> pa.Table:
     The bucket is that of the row's client or, without one, its session or query. The log is read in
     batches, so that it need not fit into memory.
     """
-    import pyarrow as pa  # noqa: PLC0415 (heavy)
-
     frame = log.frame
     names = [name for name in ("context", "policy", "client", "session") if name in log.columns]
     rows = frame.filter(aggregation.is_possible(frame)).select(
@@ -757,34 +694,24 @@ def _aggregate(log: Impressions) -> pa.Table:
         impressions=aggregation.impressions_of(frame).cast(nw.Int64),
         clicks=nw.col("click").cast(nw.Int64),
     )  # fmt: skip
-    keys = ["query_id", *(name for name in names if name in {"context", "policy"}), "bucket",
-            "position"]  # fmt: skip
-    pieces = [
-        _sum_by(_add_buckets(pa.Table.from_batches([batch])), keys)
-        for batch in find_engine(log.engine).batches(rows, log.source)
-    ]
+    unit_names = [name for name in ("client", "session") if name in names] + ["query_id"]
+    keys = ["query_id", *(name for name in names if name not in unit_names), "bucket", "position"]
+    pieces = []
+    for batch in find_engine(log.engine).batches(rows, log.source):
+        table = pa.Table.from_batches([batch])
+        ids = compute.coalesce(*(table[name].cast(pa.string()) for name in unit_names))
+        distinct, code = _encode(ids)
+        buckets = np.array([bucket_of(text) for text in distinct], np.int32)[code]
+        pieces.append(_sum_by(table.append_column("bucket", pa.array(buckets)), keys))
     return _sum_by(pa.concat_tables(pieces), keys)
-
-
-def _add_buckets(table: pa.Table) -> pa.Table:
-    import pyarrow as pa  # noqa: PLC0415 (heavy)
-    from pyarrow import compute  # noqa: PLC0415
-
-    names = [name for name in ("client", "session", "query_id") if name in table.column_names]
-    ids, code = _encode(compute.coalesce(*(table[name].cast(pa.string()) for name in names)))
-    buckets = np.array([bucket_of(text) for text in ids], np.int32)
-    return table.append_column("bucket", pa.array(buckets[code], pa.int32()))
 
 
 def _encode(column: pa.ChunkedArray) -> tuple[list[str], Ints]:
     """Return the distinct values as text, sorted, and the place of each row's."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy)
-
-    encoded = column.cast(pa.string()).combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.chunk(0)
-    names, place = np.unique(np.array(encoded.dictionary.to_pylist(), object), return_inverse=True)
-    return names.tolist(), place[encoded.indices.to_numpy()]
+    encoded = pa.chunked_array([column.cast(pa.string()).combine_chunks()]).dictionary_encode()
+    values, codes = encoded.chunk(0).dictionary.to_pylist(), encoded.chunk(0).indices.to_numpy()
+    names, place = np.unique(np.array(values, object), return_inverse=True)
+    return names.tolist(), place[codes]
 
 
 def _sum_by(table: pa.Table, keys: list[str]) -> pa.Table:

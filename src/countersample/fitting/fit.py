@@ -20,17 +20,22 @@ from countersample.fitting.gain import (
     GAIN_ESTIMATORS,
     choose_estimator,
     estimate_holdout_gain,
-    gain_record,
     hold_out_days,
     hold_out_queries,
-    learning_curve,
     split_queries,
     train_folds,
     training_log,
 )
 from countersample.fitting.leakage import check_accepted, find_leaks
 from countersample.fitting.models import make_ranker
-from countersample.fitting.results import Fit, HeavyPair, TrainingEvaluation, named_leaks
+from countersample.fitting.results import (
+    Fit,
+    HeavyPair,
+    TrainingEvaluation,
+    describe_kept,
+    describe_leaks,
+    gain_record,
+)
 from countersample.fitting.weighted_log import as_sentence, weight_log
 from countersample.logs.counts import ranges
 from countersample.logs.days import effective_impressions
@@ -40,6 +45,7 @@ from countersample.rankers import ClickRanker
 from countersample.rankers.task import make_successor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import date
 
     from countersample._progress import Show
@@ -105,9 +111,8 @@ def fit_from_impressions(
     """
     propensities = PropensityOptions.from_known(propensities)
     evaluation = EvaluationOptions() if evaluation is None else evaluation
-    options = RankerOptions() if ranker is None else ranker
     choice("estimator", evaluation.estimator, ("auto", *GAIN_ESTIMATORS))
-    model = _copy_ranker(options, seed)
+    model = _copy_ranker(ranker, seed)
     accepted = check_accepted(evaluation.accept_features, features.dataset)
     progress = Progress.of(progress)
     streams = np.random.default_rng(seed).spawn(7)
@@ -115,43 +120,48 @@ def fit_from_impressions(
         impressions, features, propensities, evaluation, rng=streams[0],
         progress=progress.part(0.2),
     )  # fmt: skip
-    if isinstance(options, RankerOptions):  # the ranker is selected by the estimated metric
+    if not isinstance(ranker, ClickRanker):  # the ranker is selected by the estimated metric
         model.set_params(metric=log.metric)
+    evaluation = replace(evaluation, metric=log.metric)
     held_out = _hold_out(
         model, impressions, features, log, propensities, evaluation, streams, progress
     )
-    training = held_out.training
+    tested = held_out.clicks.log.shown
     leaks = find_leaks(
-        held_out.shown if training is None else training, features.dataset,
-        item_ids=features.item_ids, evaluation=None if training is None else held_out.shown,
+        tested if held_out.training is None else held_out.training, features.dataset,
+        item_ids=features.item_ids, evaluation=None if held_out.training is None else tested,
         is_complete=held_out.is_complete, rng=streams[6],
     )  # fmt: skip
     estimated = estimate_holdout_gain(
-        held_out, evaluation, metric=log.metric, exposure=propensities.exposure, rng=streams[3]
-    )
-    curve_seed = int(streams[4].integers(2**63))
+        held_out, evaluation, metric=log.metric, exposure=propensities.exposure, rng=streams[3],
+        curve_seed=int(streams[4].integers(2**63)),
+    )  # fmt: skip
     last = progress.part(0.2, "training")
     model.fit_log(
         features.dataset, training_log(log.training, is_complete=log.is_complete),
         progress=lambda _step, share: last.update(share),
     )  # fmt: skip
     model.preprocessing_ = replace(model.preprocessing_, encoder=features.encoder_to_save)
+    source = held_out.clicks.log.source
+    warnings = (
+        *(leak.sentence for leak in leaks), *log.warnings, *held_out.warnings,
+        *_list_warnings(estimated, model, impressions),
+    )  # fmt: skip
     fit = Fit(
         ranker=model,
         gain=estimated.gain,
         holdout=held_out.holdout,
         leaks=leaks,
         accepted=accepted,
-        evaluation_source=held_out.source,
-        is_identified=log.source.is_identified and held_out.source.is_identified,
+        evaluation_source=source,
+        is_identified=log.source.is_identified and source.is_identified,
         is_joint=estimated.is_joint,
         gain_at_ends=estimated.at_ends,
-        estimator=estimated.estimator,
         ab_plan=plan_ab_test(
-            held_out.scores, held_out.shown, features.dataset, confidence=evaluation.confidence,
-            rng=seed,
+            held_out.scores, tested, features.dataset, confidence=evaluation.confidence, rng=seed
         ),
-        learning_curve=learning_curve(held_out, estimated, metric=log.metric, seed=curve_seed),
+        estimator=estimated.estimator,
+        learning_curve=estimated.learning_curve,
         check=log.check,
         propensity_source=log.source,
         join=log.join,
@@ -159,24 +169,25 @@ def fit_from_impressions(
         weights=diagnose(clicked(log.training)),
         heaviest=_heaviest_pairs(log),
         propensities=propensities,
-        evaluation=replace(evaluation, metric=log.metric),
+        evaluation=evaluation,
         half_life=impressions.half_life,
         seed=seed,
-        warnings=(
-            *(leak.sentence for leak in leaks), *log.warnings, *held_out.warnings,
-            *_warn_if_aged(impressions), *_warn_about_gain(estimated),
-            *_warn_about_warm_start(model, impressions),
-        ),
-    )  # fmt: skip
+        warnings=warnings,
+    )
     _record_provenance(fit, impressions)
-    _log_fit(fit)
+    logger.info("%s", fit.verdict, extra={
+        "relative_gain": fit.gain.relative, "low": fit.gain.relative_low,
+        "high": fit.gain.relative_high, "by": fit.holdout.by,
+    })  # fmt: skip
+    for warning in fit.warnings:
+        logger.warning("%s", warning)
     return fit
 
 
-def _copy_ranker(ranker: ClickRanker | RankerOptions, seed: int) -> ClickRanker:
+def _copy_ranker(ranker: ClickRanker | RankerOptions | None, seed: int) -> ClickRanker:
     """Return an untrained copy of the ranker, or the ranker that the options describe."""
-    if isinstance(ranker, RankerOptions):
-        ranker = make_ranker(ranker, seed=seed)
+    if ranker is None or isinstance(ranker, RankerOptions):
+        ranker = make_ranker(ranker or RankerOptions(), seed=seed)
     elif not isinstance(ranker, ClickRanker):
         raise ParameterError(
             f"ranker is {ranker!r}, expected RankerOptions, or a ranker of this package that is "
@@ -275,45 +286,32 @@ def _heaviest_pairs(log: WeightedLog) -> tuple[HeavyPair, ...]:
     return tuple(pairs)
 
 
-def _warn_if_aged(impressions: Impressions) -> list[str]:
-    """Warn if a half-life leaves little of a log."""
-    if impressions.half_life is None:
-        return []
-    share = effective_impressions(impressions) / sum(impressions.days().rows)
-    if share >= MIN_EFFECTIVE_SHARE:
-        return []
-    warning = (
-        f"With a half-life of {impressions.half_life:g} days the log is worth {share:.0%} of its "
-        "rows: the ranker is as uncertain as from so few."
-    )
-    return [warning]
-
-
-def _warn_about_gain(estimated: GainEstimate) -> list[str]:
+def _list_warnings(
+    estimated: GainEstimate, ranker: ClickRanker, impressions: Impressions
+) -> Iterator[str]:
+    """Yield reasons to trust the gain less, beside those of the log and of the evaluation."""
+    if impressions.half_life is not None:
+        share = effective_impressions(impressions) / sum(impressions.days().rows)
+        if share < MIN_EFFECTIVE_SHARE:
+            yield (
+                f"With a half-life of {impressions.half_life:g} days the log is worth {share:.0%} "
+                "of its rows: the ranker is as uncertain as from so few."
+            )
     gain, ends = estimated.gain, estimated.at_ends
-    warnings = [as_sentence(text) for text in gain.warnings]
+    yield from map(as_sentence, gain.warnings)
     if ends is not None and min(*ends, gain.relative) <= 0 < max(*ends, gain.relative):
-        warnings.append(
+        yield (
             "Whether there is a gain depends on the propensities: at the lower ends of their "
             f"intervals it would be {ends[0]:+.1%}, at the upper ends {ends[1]:+.1%}."
         )
-    return warnings
-
-
-def _warn_about_warm_start(ranker: ClickRanker, impressions: Impressions) -> list[str]:
-    """Warn if the ranker of a warm start has seen evaluation clicks."""
     begin = ranker._warm_start  # noqa: SLF001
-    if begin is None:
-        return []
-    warnings = []
-    days, last_day = _list_days(impressions), begin.last_day
+    days, last_day = _list_days(impressions), None if begin is None else begin.last_day
     if last_day is not None and days and days[0].isoformat() <= last_day:
-        warnings.append(
+        yield (
             f"The ranker of the warm start was trained on days until {last_day}, and this log "
             f"begins on {days[0]}: it has seen evaluation clicks, so the gain looks larger than it "
             "is, and these clicks count twice. Give it the days since."
         )
-    return warnings
 
 
 def _record_provenance(fit: Fit, impressions: Impressions) -> None:
@@ -335,16 +333,6 @@ def _record_provenance(fit: Fit, impressions: Impressions) -> None:
         provenance["log"]["last_day"] = days[-1].isoformat()
     if not fit.is_withheld:
         provenance["gain"] = gain_record(fit.gain, is_identified=fit.is_identified)
-
-
-def _log_fit(fit: Fit) -> None:
-    gain = fit.gain
-    figures = {
-        "relative_gain": gain.relative, "low": gain.relative_low, "high": gain.relative_high,
-    }  # fmt: skip
-    logger.info("%s", fit.verdict, extra={**figures, "by": fit.holdout.by})
-    for warning in fit.warnings:
-        logger.warning("%s", warning)
 
 
 # -- a ranker that is trained on a click log ------------------------------------------------------
@@ -406,8 +394,8 @@ def evaluate_training(
         estimator: str = "ips" if evaluation.estimator == "auto" else evaluation.estimator
         if log.impressions is not None:
             estimator = choose_estimator(
-                evaluation.estimator, scores, log, dataset, metric=metric, exposure="policy-aware",
-                is_complete=True,
+                evaluation.estimator, [scores], log, dataset, metric=metric,
+                exposure="policy-aware", is_complete=True,
             ).name  # fmt: skip
         gain = estimate_gain(
             scores, log, dataset, metric=metric, estimator=estimator,
@@ -415,17 +403,14 @@ def evaluate_training(
         )  # fmt: skip
     except DataError as error:
         return TrainingEvaluation(None, f"Not evaluated: {error}.")
-    warnings = [as_sentence(text) for text in gain.warnings]
+    leaks = () if log.impressions is None else find_leaks(log, dataset, rng=rng)
+    warnings = [*(leak.sentence for leak in leaks), *map(as_sentence, gain.warnings)]
     if log.impressions is None:
         warnings.append(
             "The log has clicks only: how much of the ranking was never shown, and whether a "
             "feature was computed from these clicks, is not known."
         )
-        return TrainingEvaluation(gain, decide(gain).sentence, tuple(warnings))
-    leaks = find_leaks(log, dataset, rng=rng)
-    leaking, withheld = named_leaks(leaks), ""
-    if leaking:
-        withheld = f"{leaking} was computed from the clicks that evaluate it"
-        warnings = [*(leak.sentence for leak in leaks), *warnings]
-    verdict = decide(gain, withheld=withheld)
-    return TrainingEvaluation(None if leaking else gain, verdict.sentence, tuple(warnings))
+    verdict = decide(gain, withheld=describe_leaks(leaks), kept=describe_kept(ranker))
+    return TrainingEvaluation(
+        None if verdict.is_withheld else gain, verdict.sentence, tuple(warnings)
+    )

@@ -4,7 +4,7 @@ Either each fold of the queries is scored by a ranker trained on the other folds
 (`hold_out_queries`), or the last days are scored by a ranker trained on the days before, with
 propensities of the days before (`hold_out_days`). `estimate_holdout_gain` compares these scores
 with the logged positions by the same clicks. `fit`, `train` and `compare` choose their estimator
-here.
+here, and draw the intervals of `fit` and `compare` by `EvaluationClicks`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from countersample.evaluation import estimate, estimate_gain
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.evaluation.holdout import HeldOut
 from countersample.fitting.intervals import N_DRAWS, Units, draw_values
-from countersample.fitting.propensity_source import find_propensities
-from countersample.fitting.weighted_log import as_sentence
-from countersample.logs.days import weighted
-from countersample.logs.joins import Matched, RowPropensities
+from countersample.fitting.weighted_log import as_sentence, join_log
+from countersample.logs.joins import RowPropensities
 from countersample.logs.tally import tally
 from countersample.propensity.cells import QueryDraws
 from countersample.rankers.task import make_untrained
@@ -37,8 +35,7 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.evaluation import Estimate, Gain
-    from countersample.fitting.propensity_source import PropensitySource
-    from countersample.fitting.weighted_log import WeightedLog
+    from countersample.fitting.weighted_log import JoinedLog, WeightedLog
     from countersample.logs import FeatureTable, Impressions
     from countersample.options import EvaluationOptions, PropensityOptions
     from countersample.rankers import ClickRanker
@@ -46,6 +43,7 @@ if TYPE_CHECKING:
     Stage = tuple[int, Floats]  # steps, and the scores of all items after them
 
 GAIN_ESTIMATORS = ("ips", "snips", "dr")
+DRAWN_ESTIMATORS = ("ips", "dr")  # whose intervals can include the uncertainty of propensities
 MAX_UNSEEN = 0.01  # of the ranker's rewards: less does not need a model of relevance
 CURVE_BOOTSTRAP = 200  # draws per point of the learning curve
 MIN_QUERIES = 2  # with a click, to train and to evaluate on
@@ -84,45 +82,6 @@ class Holdout:
         return asdict(self) | {"since": None if self.since is None else self.since.isoformat()}
 
 
-@dataclass(frozen=True, eq=False)
-class HoldoutScores:
-    """Scores by rankers that have not seen the clicks that evaluate them, and these clicks.
-
-    Attributes
-    ----------
-    holdout : Holdout
-    scores : float array (n_items,)
-    stages : list of (steps, scores)
-        The scores in the course of training.
-    matched : Matched
-    shown : ClickLog
-        Everything that was shown in the evaluation.
-    training : ClickLog, optional
-        The log of the days before, if later days evaluate.
-    source : PropensitySource
-    units : Units, optional
-        What is drawn for the interval; by default queries, with fixed propensities.
-    curves : dict, optional
-        The propensities of each draw, by context; by default they are fixed.
-    is_complete : bool
-        Whether items that were shown and never clicked are counted one by one.
-    warnings : tuple of str
-        About the evaluation alone.
-    """
-
-    holdout: Holdout
-    scores: Floats
-    stages: list[Stage]
-    matched: Matched
-    shown: ClickLog
-    training: ClickLog | None
-    source: PropensitySource
-    units: Units | None
-    curves: dict[str, Floats] | None
-    is_complete: bool = True
-    warnings: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True)
 class EstimatorChoice:
     """The estimator of the gain, and the reason for it."""
@@ -132,14 +91,74 @@ class EstimatorChoice:
 
 
 @dataclass(frozen=True, eq=False)
+class EvaluationClicks:
+    """Clicks that evaluate rankings, and the units that are drawn for intervals.
+
+    Without units, queries are drawn with fixed propensities. Without curves, the units are drawn
+    with fixed propensities; otherwise with those of each draw, by context.
+    """
+
+    log: JoinedLog
+    units: Units | None
+    curves: dict[str, Floats] | None
+
+    @classmethod
+    def from_queries(cls, log: JoinedLog) -> EvaluationClicks:
+        """Draw the queries of a log, with the propensities that are estimated from each draw."""
+        draws = log.source.draws
+        if draws is None:
+            return cls(log, None, None)
+        return cls(log, Units.of_queries(log.matched.counts, draws.queries), draws.curves)
+
+    def draw(
+        self,
+        scores: Floats,
+        estimator: str,
+        *,
+        metric: str,
+        exposure: str,
+        rng: np.random.Generator,
+    ) -> tuple[Floats | None, Floats | None]:
+        """Return r̂ of a doubly robust estimate, and the values of k rankings per draw, (n, k + 1).
+
+        Each is None if the estimator has no such thing.
+        """
+        matched, relevance = self.log.matched, None
+        if estimator == "dr":
+            relevance = relevance_model(self.log.shown, matched.dataset, rng=rng)
+        propensities = self.log.source.propensities
+        if self.units is None or estimator not in DRAWN_ESTIMATORS:
+            return relevance, None
+        assert not isinstance(propensities, RowPropensities)  # noqa: S101 (which have no units)
+        values = draw_values(
+            scores, matched, propensities, self.curves, self.units, metric=metric,
+            exposure=exposure, relevance=relevance,
+        )  # fmt: skip
+        return relevance, values
+
+
+@dataclass(frozen=True, eq=False)
+class HoldoutScores:
+    """Scores by rankers that have not seen the clicks that evaluate them, and these clicks."""
+
+    holdout: Holdout
+    scores: Floats  # (n_items,)
+    stages: list[Stage]  # the scores in the course of training
+    clicks: EvaluationClicks
+    training: ClickLog | None = None  # the log of the days before, if later days evaluate
+    is_complete: bool = True  # whether both logs have all items that were shown
+    warnings: tuple[str, ...] = ()  # about the evaluation alone
+
+
+@dataclass(frozen=True, eq=False)
 class GainEstimate:
     """The gain, and how it was estimated."""
 
     gain: Gain
     estimator: EstimatorChoice
-    relevance: Floats | None  # r̂ of `dr`
     is_joint: bool  # whether the interval includes the uncertainty of the propensities
-    at_ends: tuple[float, float] | None
+    at_ends: tuple[float, float] | None  # the relative gain at both ends of the propensities
+    learning_curve: tuple[tuple[int, Estimate], ...]
 
 
 # -- what is held out -----------------------------------------------------------------------------
@@ -161,22 +180,17 @@ def hold_out_queries(
         ranker, folds, log.matched.dataset, training, metric=log.metric, rng=rng,
         progress=progress.part(1.0, "evaluating held-out queries"),
     )  # fmt: skip
-    draws = log.source.draws
     holdout = Holdout(
         "queries", None, _count_clicks(log.shown), "queries like those of the log",
         f"each by a ranker that was trained without its fold of the queries; {reason}",
     )  # fmt: skip
-    return HoldoutScores(
-        holdout, scores, stages, log.matched, log.shown, None, log.source,
-        units=None if draws is None else Units.of_queries(log.matched.counts, draws.queries),
-        curves=None if draws is None else draws.curves,
-    )  # fmt: skip
+    return HoldoutScores(holdout, scores, stages, EvaluationClicks.from_queries(log))
 
 
 def split_queries(shown: ClickLog, n_folds: int, rng: np.random.Generator) -> list[Ints]:
     """Split the queries into the folds that are held out in turn."""
     n_clicked = len(np.unique(shown.query[shown.clicks > 0]))
-    if n_clicked < 2:
+    if n_clicked < MIN_QUERIES:
         raise DataError(
             "the log has clicks on one query only, expected at least two: a ranker is evaluated on "
             "queries that it was not trained on"
@@ -225,13 +239,10 @@ def train_folds(
     ]
     n_stages = max(map(len, by_fold))
     padded = [[*each, *each[-1:] * (n_stages - len(each))] for each in by_fold]
-    stages = [
-        (
-            round(np.mean([steps for steps, _ in stage])),
-            held_out.scores([scores for _, scores in stage]),
-        )
-        for stage in zip(*padded, strict=True)
-    ]
+    stages = []
+    for stage in zip(*padded, strict=True):
+        steps = round(np.mean([steps for steps, _ in stage]))
+        stages.append((steps, held_out.scores([scores for _, scores in stage])))
     return stages[-1][1], stages
 
 
@@ -250,82 +261,64 @@ def hold_out_days(
 
     Clicks of the later days that cannot be used are an error, or with ``missing="skip"`` a warning.
     """
-    exposure, dataset = propensities.exposure, features.dataset
     before = impressions.of_days(until=since)
     after = replace(impressions.of_days(since=since), half_life=None)
-    train, test = (
-        Matched.of(_count_days(log, since), dataset, features.item_ids) for log in (before, after)
-    )
-    recent = replace(train, counts=weighted(before, train.counts))
+    early, late = tally(before).counts, tally(after).counts
+    if early is None or late is None:
+        raise DataError(f"{impressions.source}: no rows are possible before {since}, or after")
     settings: dict[str, Any] = {
         "confidence": evaluation.confidence, "rng": rng, "is_checked": False,
     }  # fmt: skip
-    source = test_source = find_propensities(before, recent, propensities, **settings)
-    if isinstance(source.propensities, RowPropensities):  # each row has its own
-        test_source = find_propensities(after, test, propensities, **settings)
-    unaged = source.without_half_life(before, train.counts)
-    training, _, _ = train.shown(unaged, exposure=exposure)
-    shown, join, _ = test.shown(test_source.propensities, exposure=exposure)
-    problem = f"of the days from {since} on, {join.sentence()}"
-    if join.n_skipped and propensities.missing == "error":
+    train = join_log(before, early, features, propensities, **settings)
+    # The log's own propensities are of each row, and not of positions.
+    is_of_rows = isinstance(train.source.propensities, RowPropensities)
+    source = None if is_of_rows else train.source
+    test = join_log(after, late, features, propensities, source=source, **settings)
+    problem = f"of the days from {since} on, {test.join.sentence()}"
+    if test.join.n_skipped and propensities.missing == "error":
         raise DataError(problem)
-    for log, when in ((training, "before"), (shown, "from")):
-        if len(np.unique(log.query[log.clicks > 0])) < MIN_QUERIES:
+    for shown, when in ((train.shown, "before"), (test.shown, "from")):
+        if len(np.unique(shown.query[shown.clicks > 0])) < MIN_QUERIES:
             raise DataError(
                 f"fewer than {MIN_QUERIES} queries have clicks {when} {since}, which is too few "
                 "to evaluate by time"
             )
-    part = progress.part(1.0, "learning from earlier days")
-    aged = training
-    if before.half_life is not None:
-        aged = recent.shown(source.propensities, exposure=exposure)[0]
+    part, dataset = progress.part(1.0, "learning from earlier days"), features.dataset
     trained = make_untrained(ranker).fit_log(
-        dataset, training_log(aged, is_complete=train.counts.rest is None),
+        dataset, training_log(train.training, is_complete=train.is_complete),
         progress=lambda _, share: part.update(share),
     )  # fmt: skip
-    units, unit_name = None, "queries"
-    if evaluation.estimator != "snips" and not _is_fixed(test_source):
+    units, unit_name, draws = None, "queries", test.source.draws
+    can_draw = test.source.trust is None and not is_of_rows
+    if evaluation.estimator != "snips" and can_draw:
         units, unit_name = _draw_units(after, test, rng)
     holdout = Holdout(
-        "time", since, _count_clicks(shown), f"{unit_name} like those from {since} on",
+        "time", since, _count_clicks(test.shown), f"{unit_name} like those from {since} on",
         "the evaluated ranker was trained on the days before, and the saved one on all days",
     )  # fmt: skip
-    draws = test_source.draws
+    warnings = [f"Of the days before {since}: {text}" for text in test.source.warnings]
+    if test.join.n_skipped:
+        warnings.append(as_sentence(problem))
     return HoldoutScores(
         holdout,
         np.asarray(trained.predict(dataset), np.float64),
         trained.staged_predict(dataset) if hasattr(trained, "staged_predict") else [],
-        test, shown, training, test_source, units,
-        curves=None if draws is None or units is None else draws.curves,
-        is_complete=train.counts.rest is None and test.counts.rest is None,
-        warnings=(
-            *(f"Of the days before {since}: {text}" for text in test_source.warnings),
-            *([as_sentence(problem)] if join.n_skipped else []),
-        ),
-    )  # fmt: skip
+        EvaluationClicks(test, units, None if draws is None or units is None else draws.curves),
+        train.shown,
+        is_complete=train.is_complete and test.is_complete,
+        warnings=tuple(warnings),
+    )
 
 
-def _is_fixed(source: PropensitySource) -> bool:
-    """Whether no draw can be weighted by these propensities."""
-    return source.trust is not None or isinstance(source.propensities, RowPropensities)
-
-
-def _draw_units(log: Impressions, matched: Matched, rng: np.random.Generator) -> tuple[Units, str]:
+def _draw_units(log: Impressions, joined: JoinedLog, rng: np.random.Generator) -> tuple[Units, str]:
     """Return the sessions of a log as units, or its queries if it has no sessions."""
-    counts = matched.counts
+    counts = joined.matched.counts
     visits = log.visits(counts)
     if visits is not None:
         return Units.of_sessions(counts, visits, N_DRAWS, rng), "sessions"
     is_shown = np.bincount(counts.query, minlength=len(counts.query_ids)) > 0
     draws = QueryDraws(is_shown, N_DRAWS, int(rng.integers(2**63)))
     return Units.of_queries(counts, draws), "queries"
-
-
-def _count_days(log: Impressions, since: date) -> Any:  # noqa: ANN401 (PositionCounts)
-    counts = tally(log).counts
-    if counts is None:
-        raise DataError(f"{log.source}: the log has no rows before {since}, or none from then on")
-    return counts
 
 
 def _count_clicks(shown: ClickLog) -> int:
@@ -342,39 +335,44 @@ def estimate_holdout_gain(
     metric: str,
     exposure: str,
     rng: np.random.Generator,
+    curve_seed: int,
 ) -> GainEstimate:
-    """Estimate the gain over the logging policy, with its interval."""
-    scores, shown, matched = held_out.scores, held_out.shown, held_out.matched
-    dataset, is_complete = matched.dataset, matched.counts.rest is None
+    """Estimate the gain over the logging policy, with its interval, and the learning curve."""
+    scores, clicks, log = held_out.scores, held_out.clicks, held_out.clicks.log
+    dataset, shown = log.matched.dataset, log.shown
     choice = choose_estimator(
-        evaluation.estimator, scores, shown, dataset, metric=metric, exposure=exposure,
-        is_complete=is_complete,
+        evaluation.estimator, [scores], shown, dataset, metric=metric, exposure=exposure,
+        is_complete=log.is_complete,
     )  # fmt: skip
-    relevance = relevance_model(shown, dataset, rng=rng) if choice.name == "dr" else None
-    draws, propensities = None, held_out.source.propensities
-    if held_out.units is not None and choice.name != "snips":
-        assert not isinstance(propensities, RowPropensities)  # noqa: S101 (which have no units)
-        draws = draw_values(
-            scores, matched, propensities, held_out.curves, held_out.units,
-            metric=metric, exposure=exposure, relevance=relevance,
-        )  # fmt: skip
+    relevance, draws = clicks.draw(scores, choice.name, metric=metric, exposure=exposure, rng=rng)
+    settings: dict[str, Any] = {
+        "metric": metric, "estimator": choice.name, "confidence": evaluation.confidence,
+    }  # fmt: skip
     gain = estimate_gain(
-        scores, shown, dataset, metric=metric, estimator=choice.name, baseline=relevance,
-        confidence=evaluation.confidence, draws=draws, rng=rng,
-    )  # fmt: skip
+        scores, shown, dataset, baseline=relevance, draws=draws, rng=rng, **settings
+    )
     gain = widen_interval(gain, evaluation.holdout)
-    is_joint = draws is not None and held_out.curves is not None
-    at_ends = None
-    if not is_joint:
-        at_ends = _gain_at_ends(held_out, metric=metric, estimator=choice.name, exposure=exposure)
-    if not is_complete:
+    is_joint = draws is not None and clicks.curves is not None
+    ends = []
+    for propensities in [] if is_joint else log.source.at_ends():
+        moved, *_ = log.matched.shown(propensities, exposure=exposure)
+        at_end = estimate_gain(scores, moved, dataset, n_bootstrap=1, rng=0, **settings)
+        ends.append(at_end.relative)
+    if not log.is_complete:
         gain = replace(gain, new=drop_unseen(gain.new))
-    return GainEstimate(gain, choice, relevance, is_joint, at_ends)
+    # The same draws at each stage, so that the curve is smooth.
+    curve = [
+        (steps, estimate(stage, shown, dataset, baseline=relevance, n_bootstrap=CURVE_BOOTSTRAP,
+                         rng=curve_seed, **settings))
+        for steps, stage in held_out.stages
+    ]  # fmt: skip
+    at_ends = (ends[0], ends[1]) if ends else None
+    return GainEstimate(gain, choice, is_joint, at_ends, tuple(curve))
 
 
 def choose_estimator(
     estimator: str,
-    scores: Floats,
+    rankings: Sequence[Floats],
     shown: ClickLog,
     dataset: RankingDataset,
     *,
@@ -382,7 +380,7 @@ def choose_estimator(
     exposure: str,
     is_complete: bool,
 ) -> EstimatorChoice:
-    """Choose the estimator that the log supports: ``dr`` if clicks do not cover the ranking.
+    """Choose the estimator that the log supports: ``dr`` if clicks do not cover some ranking.
 
     `is_complete` is whether `shown` has items that were shown and never clicked.
     """
@@ -403,16 +401,19 @@ def choose_estimator(
         return EstimatorChoice("ips", "the log is too large to count items without a click")
     if exposure == "position-only":
         return EstimatorChoice("ips", "position-only weights do not use exposure")
-    value = estimate(scores, shown, dataset, metric=metric, n_bootstrap=1, rng=0)
-    unseen = value.never_shown or 0.0
+    shares = [
+        estimate(scores, shown, dataset, metric=metric, n_bootstrap=1, rng=0).never_shown or 0.0
+        for scores in rankings
+    ]
+    unseen = next((share for share in shares if share > MAX_UNSEEN), shares[0])
     if unseen <= MAX_UNSEEN:
         rest = f", but for {unseen:.1%} of its rewards" if unseen else ""
         return EstimatorChoice("ips", f"the log showed all that the ranker ranks high{rest}")
     reason = f"{unseen:.0%} of the ranker's rewards are of items that the log never showed"
-    if shown.examination is not None and not shown.examination.all():
-        reason += ", or only where no propensity is known"
     if shown.examination is None:
         return EstimatorChoice("ips", f"{reason}, and the log has propensities of clicks only")
+    if not shown.examination.all():
+        reason += ", or only where no propensity is known"
     return EstimatorChoice("dr", f"{reason}: a model of relevance estimates these")
 
 
@@ -438,48 +439,3 @@ def drop_unseen(value: Estimate) -> Estimate:
     """Return an estimate without its share of items never shown, which clicks alone do not tell."""
     warnings = tuple(text for text in value.warnings if "never shown" not in text)
     return replace(value, never_shown=None, warnings=warnings)
-
-
-def _gain_at_ends(
-    held_out: HoldoutScores, *, metric: str, estimator: str, exposure: str
-) -> tuple[float, float] | None:
-    """Return the relative gain with all propensities at the ends of their intervals."""
-    ends = []
-    for propensities in held_out.source.at_ends():
-        shown, *_ = held_out.matched.shown(propensities, exposure=exposure)
-        gain = estimate_gain(
-            held_out.scores, shown, held_out.matched.dataset, metric=metric, estimator=estimator,
-            n_bootstrap=1, rng=0,
-        )  # fmt: skip
-        ends.append(gain.relative)
-    return (ends[0], ends[1]) if ends else None
-
-
-def learning_curve(
-    held_out: HoldoutScores, estimated: GainEstimate, *, metric: str, seed: int
-) -> tuple[tuple[int, Estimate], ...]:
-    """Return the value after each stage, by the same draws, so that the curve is smooth."""
-    settings: dict[str, Any] = {
-        "metric": metric, "estimator": estimated.estimator.name, "baseline": estimated.relevance,
-        "confidence": estimated.gain.confidence, "n_bootstrap": CURVE_BOOTSTRAP, "rng": seed,
-    }  # fmt: skip
-    return tuple(
-        (steps, estimate(scores, held_out.shown, held_out.matched.dataset, **settings))
-        for steps, scores in held_out.stages
-    )
-
-
-def gain_record(gain: Gain, *, is_identified: bool) -> dict[str, Any]:
-    """Return the figures of a gain for a ranker's file and its card."""
-    return {
-        "metric": gain.new.metric,
-        "estimator": gain.new.estimator,
-        "per": gain.new.per,
-        "relative": gain.relative,
-        "relative_low": gain.relative_low,
-        "relative_high": gain.relative_high,
-        "confidence": gain.new.confidence,
-        "is_identified": is_identified,
-        "logged": gain.logged.value,
-        "new": gain.new.value,
-    }

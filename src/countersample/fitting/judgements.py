@@ -17,6 +17,7 @@ are moved outwards by the spread of log E over propensities of resampled logs.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from dataclasses import dataclass
@@ -26,20 +27,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
+from scipy.special import betaincinv
+from scipy.stats import t
 
-from countersample import _text
 from countersample._files import atomic_path
 from countersample._frames import Tabular, make_frame
 from countersample._params import choice, number
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.bootstrap import add_up
 from countersample.fitting.intervals import draw_thetas
+from countersample.fitting.summaries import render_summary
 from countersample.fitting.weighted_log import estimate_propensities
 from countersample.logs.exposure import examination_of_rows
 from countersample.options import CONFIDENCE, PropensityOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
@@ -49,9 +54,10 @@ if TYPE_CHECKING:
     from countersample.logs import FeatureTable, Impressions, PositionCounts
     from countersample.logs.joins import Examinable
 
+    Row = tuple[str, str, int]  # query, item, grade
+
 MIN_EXPOSURE = 10.0  # the interval of an item without a click then reaches to 0.31
 GRADE_ODDS = (0.5, 1.0, 2.0)  # odds at the default cut-offs, as multiples of those of the mean
-MAX_GRADES = 100
 _COLUMNS = ("query_id", "item_id", "relevance", "low", "high", "grade", "clicks", "impressions",
             "exposure")  # fmt: skip
 
@@ -141,31 +147,7 @@ class Judgements(Tabular):
 
     def summary(self) -> str:
         """Return the numbers of judgements and grades, for a terminal."""
-        size = f"{len(self):,} items of {self.n_queries:,} queries"
-        if self.n_left_out:
-            size += (
-                f"; {self.n_left_out:,} were examined less than {self.min_exposure:g} times, and "
-                "are left out"
-            )
-        if self.n_together:
-            size += (
-                f"; items of {self.n_together:,} queries that were never clicked are counted "
-                "together, and have no judgement"
-            )
-        width = (self.high - self.low).mean()
-        facts = [
-            ("judgements", size),
-            ("propensities", self.source),
-            ("intervals", f"{self.confidence:.0%}, {width:.3g} wide on average"),
-        ]
-        ends = ["0", *(f"{each:.3g}" for each in self.cut_offs)]
-        rows = [
-            [f"{grade}", f"from {low}", f"{count:,}", f"{count / len(self):.0%}"]
-            for grade, (low, count) in enumerate(zip(ends, self.grade_counts, strict=True))
-        ]
-        grades = _text.table(["grade", "relevance", "items", "share"], rows)
-        blocks = [_text.pairs(facts, indent=0), "", grades, ""]
-        return "\n".join([*blocks, *_text.warning_paragraphs(self.warnings)])
+        return render_summary("judgements.txt", judgements=self, warnings=self.warnings)
 
     def write(self, path: str | PathLike[str], *, to: str = "table") -> None:
         """Write the judgements in the format of another tool.
@@ -183,7 +165,17 @@ class Judgements(Tabular):
         DataError
             For an id that the format cannot hold.
         """
-        JUDGEMENT_FORMATS[choice("to", to, JUDGEMENT_FORMATS)](path, self)
+        if choice("to", to, ("table", *_TEXT_FORMATS)) == "table":
+            check_table_name(path)
+            table = make_frame(self.columns_of_frame(), "pyarrow")
+            is_parquet = Path(path).suffix == ".parquet"
+            with atomic_path(path) as temporary:
+                (parquet.write_table if is_parquet else arrow_csv.write_csv)(table, temporary)
+            return
+        expected_text, format_rows = _TEXT_FORMATS[to]
+        text = format_rows(_text_rows(self, to, expected_text), Path(path).stem)
+        with atomic_path(path) as temporary:
+            temporary.write_text(text, "utf-8", newline="")
 
 
 def judgements_from_impressions(
@@ -300,7 +292,7 @@ def _check_grades(grades: Sequence[float]) -> tuple[float, ...]:
     except (TypeError, ValueError):  # such as the text "0.5", a sequence of characters
         cut_offs = ()
     is_valid = all(0 < each <= 1 for each in cut_offs) and (np.diff(cut_offs) > 0).all()
-    if not cut_offs or not is_valid or len(cut_offs) > MAX_GRADES:
+    if not cut_offs or not is_valid:
         raise ParameterError(
             f"grades is {grades!r}, expected the least relevance of grade 1, 2, …: numbers above 0 "
             "and at most 1, each above the one before, such as 0.05,0.1,0.3"
@@ -358,7 +350,9 @@ def estimate_relevance(
     spread = np.zeros(len(starts))
     if source.draws is not None:
         spread = _log_exposure_spread(counts, examination.alpha, source.draws.curves)
-    low, high = _interval_ends(clicks, shown, spread, confidence, len(counts.query_ids))
+    low, divisor, high, factor = _interval_ends(
+        clicks, shown, spread, confidence, len(counts.query_ids)
+    )
 
     def relevance(expected_clicks: NDArray[Any]) -> Floats:
         result: Floats = np.full(len(starts), np.nan)
@@ -367,8 +361,8 @@ def estimate_relevance(
 
     pairs = PairRelevance(
         relevance=np.clip(relevance(clicks), 0.0, 1.0),
-        low=np.clip(relevance(shown * low.mean) / low.factor, 0.0, 1.0),
-        high=np.clip(relevance(shown * high.mean) * high.factor, 0.0, 1.0),
+        low=np.clip(relevance(shown * low) / divisor, 0.0, 1.0),
+        high=np.clip(relevance(shown * high) * factor, 0.0, 1.0),
         clicks=clicks,
         impressions=shown,
         exposure=exposure,
@@ -376,23 +370,15 @@ def estimate_relevance(
     return pairs, int(counts.clicks[~has_propensity].sum())
 
 
-class _End(NamedTuple):
-    mean: Floats  # clicks per impression
-    factor: Floats  # by which the end moves outwards, for the uncertainty of the propensities
-
-
 def _interval_ends(
     clicks: Ints, shown: Ints, spread: Floats, confidence: float, n_queries: int
-) -> tuple[_End, _End]:
-    """Return the ends of Clopper and Pearson's interval, and how far they are moved.
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the lower end of Clopper and Pearson's interval, its divisor, the upper one, a factor.
 
     The uncertainties of the clicks and of the propensities are independent for one pair of many, so
-    squares add, relative to the median of each end (Zou and Donner, 2008). w becomes
-    √(w² + (z·σ)²), with w from the median to the end and σ the spread of log E.
+    squares add, relative to the median of each end (Zou and Donner, 2008): with w from the median
+    to the end on the log scale and σ the spread of log E, w becomes √(w² + (z·σ)²).
     """
-    from scipy.special import betaincinv  # noqa: PLC0415 (heavy)
-    from scipy.stats import t  # noqa: PLC0415
-
     tail = (1 - confidence) / 2
     z = float(t.isf(tail, max(1, n_queries - 1)))
 
@@ -404,13 +390,13 @@ def _interval_ends(
         quantile = betaincinv(clicks + 1, np.maximum(shown - clicks, 1), share)
         return np.where(clicks < shown, quantile, 1.0)
 
-    def end(mean: Floats, median: Floats) -> _End:
-        width = np.zeros(len(mean))
-        np.log(np.divide(mean, median, out=np.ones(len(mean)), where=mean > 0), out=width)
-        width = np.abs(width)
-        return _End(mean, np.exp(np.hypot(width, z * spread) - width))
+    def widen(end: Floats, median: Floats) -> Floats:
+        width = np.abs(np.log(np.divide(end, median, out=np.ones(len(end)), where=end > 0)))
+        factor: Floats = np.exp(np.hypot(width, z * spread) - width)
+        return factor
 
-    return end(lower(tail), lower(0.5)), end(upper(1 - tail), upper(0.5))
+    low, high = lower(tail), upper(1 - tail)
+    return low, widen(low, lower(0.5)), high, widen(high, upper(0.5))
 
 
 def _log_exposure_spread(
@@ -437,51 +423,28 @@ def _log_exposure_spread(
 
 # -- files of judgements --------------------------------------------------------------------------
 
-_TABLES = (".parquet", ".csv")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
-
-def check_table_name(path: str | PathLike[str]) -> Path:
-    """Return the path; raise an error if its ending is not that of a table."""
-    path = Path(path)
-    if path.suffix not in _TABLES:
+def check_table_name(path: str | PathLike[str]) -> None:
+    """Raise an error if the ending of a file is not that of a table."""
+    if Path(path).suffix not in {".parquet", ".csv"}:
         raise ParameterError(
-            f"{path}: expected a name that ends in {' or '.join(_TABLES)} for a table, or say who "
-            "reads the judgements (--to quepid, opensearch or qrels)"
+            f"{path}: expected a name that ends in .parquet or .csv for a table, or say who reads "
+            "the judgements (--to quepid, opensearch or qrels)"
         )
-    return path
 
 
-def _write_table(path: str | PathLike[str], judgements: Judgements) -> None:
-    """Write all columns."""
-    from pyarrow import csv as arrow_csv  # noqa: PLC0415 (heavy)
-    from pyarrow import parquet  # noqa: PLC0415
-
-    path = check_table_name(path)
-    table = make_frame(judgements.columns_of_frame(), "pyarrow")
-    with atomic_path(path) as temporary:
-        write = parquet.write_table if path.suffix == ".parquet" else arrow_csv.write_csv
-        write(table, temporary)
+def _format_quepid(rows: list[Row], _: str) -> str:
+    """Return ``query,docid,rating``, which Quepid imports as ratings of a case."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([("query", "docid", "rating"), *rows])
+    return file.getvalue()
 
 
-def _write_quepid(path: str | PathLike[str], judgements: Judgements) -> None:
-    """Write ``query,docid,rating``, which Quepid imports as ratings of a case."""
-    rows = list(_text_rows(judgements, "Quepid", _find_cell_problem))
-    with (
-        atomic_path(path) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["query", "docid", "rating"])
-        writer.writerows(rows)
-
-
-def _write_opensearch(path: str | PathLike[str], judgements: Judgements) -> None:
-    """Write the body of ``PUT _plugins/_search_relevance/judgments``.
+def _format_opensearch(rows: list[Row], name: str) -> str:
+    """Return the body of ``PUT _plugins/_search_relevance/judgments``.
 
     Ratings are text, as in its documentation: releases before 3.3 reject numbers.
     """
-    rows = _text_rows(judgements, "OpenSearch", _find_cell_problem)
     ratings = [
         {
             "query": query,
@@ -490,61 +453,45 @@ def _write_opensearch(path: str | PathLike[str], judgements: Judgements) -> None
         for query, group in groupby(rows, itemgetter(0))
     ]
     body = {
-        "name": Path(path).stem,
+        "name": name,
         "description": "Relevance estimated from clicks, corrected for position bias",
         "type": "IMPORT_JUDGMENT",
         "judgmentRatings": ratings,
     }
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(body, ensure_ascii=False) + "\n", "utf-8")
+    return json.dumps(body, ensure_ascii=False) + "\n"
 
 
-def _write_qrels(path: str | PathLike[str], judgements: Judgements) -> None:
-    """Write ``query 0 item grade``, as trec_eval reads it."""
-    rows = list(_text_rows(judgements, "a line of qrels", _find_word_problem))
-    with atomic_path(path) as temporary:
-        lines = (f"{query} 0 {item} {grade}\n" for query, item, grade in rows)
-        temporary.write_text("".join(lines), "utf-8")
+def _format_qrels(rows: list[Row], _: str) -> str:
+    """Return ``query 0 item grade``, as trec_eval reads it."""
+    return "".join(f"{query} 0 {item} {grade}\n" for query, item, grade in rows)
 
 
-JUDGEMENT_FORMATS: dict[str, Callable[[str | PathLike[str], Judgements], None]] = {
-    "table": _write_table,
-    "quepid": _write_quepid,
-    "opensearch": _write_opensearch,
-    "qrels": _write_qrels,
+_WORD = (re.compile(r"[^\s\x00-\x1f\x7f]+"), "words without blanks")
+_LINE = (
+    re.compile(r"(?!\s)[^\x00-\x1f\x7f\x85\u2028\u2029]+(?<!\s)"),
+    "text in one line, without control characters and without blanks at its ends",
+)
+#: By name: the ids that the format can hold, and the text of its rows with the name of the file.
+_TEXT_FORMATS: dict[str, tuple[tuple[re.Pattern[str], str], Callable[[list[Row], str], str]]] = {
+    "quepid": (_LINE, _format_quepid),
+    "opensearch": (_LINE, _format_opensearch),
+    "qrels": (_WORD, _format_qrels),
 }
 
 
 def _text_rows(
-    judgements: Judgements, reader: str, find_problem: Callable[[str], str | None]
-) -> Iterator[tuple[str, str, int]]:
-    """Yield query, item and grade as text; raise an error for an id that the reader cannot hold."""
-    texts = {}
+    judgements: Judgements, to: str, expected_text: tuple[re.Pattern[str], str]
+) -> list[Row]:
+    """Return query, item and grade; raise an error for an id that the format cannot hold."""
+    pattern, expectation = expected_text
     for name in ("query_id", "item_id"):
-        for id_ in np.unique(getattr(judgements, name)).tolist():
-            texts[id_] = str(id_)
-            problem = find_problem(texts[id_])
-            if problem is not None:
+        for text in map(str, np.unique(getattr(judgements, name)).tolist()):
+            if not pattern.fullmatch(text):
                 raise DataError(
-                    f"the {name.removesuffix('_id')} id {texts[id_]!r} {problem}, which {reader} "
-                    f"cannot hold: give another column of the log as {name} (--columns {name}=…), "
-                    "or write a table (--to table)"
+                    f"the {name.removesuffix('_id')} id {text!r} cannot be written to {to}, which "
+                    f"holds {expectation}: give another column of the log as {name} (--columns "
+                    f"{name}=…), or write a table (--to table)"
                 )
     columns = (judgements.query_id, judgements.item_id, judgements.grade)
-    for query, item, grade in zip(*(column.tolist() for column in columns), strict=True):
-        yield texts[query], texts[item], int(grade)
-
-
-def _find_cell_problem(text: str) -> str | None:
-    if not text.strip():
-        return "is empty"
-    if text != text.strip():
-        return "begins or ends with a blank"
-    return "has a line break or another control character" if _CONTROL.search(text) else None
-
-
-def _find_word_problem(text: str) -> str | None:
-    if not text:
-        return "is empty"
-    has_blank = len(text.split()) > 1 or text != text.strip()
-    return "has a blank" if has_blank else _find_cell_problem(text)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [(str(query), str(item), grade) for query, item, grade in rows]

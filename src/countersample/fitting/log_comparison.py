@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample import _text
 from countersample._progress import Progress
 from countersample.data.dataset import scores_of
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.comparison import check_candidates, compare
-from countersample.evaluation.doubly_robust import relevance_model
 from countersample.evaluation.verdict import LOGGED
-from countersample.fitting.gain import choose_estimator, drop_unseen
-from countersample.fitting.intervals import Units, draw_values
+from countersample.fitting.gain import EvaluationClicks, choose_estimator, drop_unseen
 from countersample.fitting.leakage import check_accepted, find_leaks
+from countersample.fitting.summaries import render_summary
 from countersample.fitting.weighted_log import as_sentence, weight_log
 from countersample.logs.counts import list_names
 from countersample.logs.tally import tally
 from countersample.options import HOLDOUT, EvaluationOptions, PropensityOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import ArrayLike
 
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
     from countersample.logs import FeatureTable, Impressions
     from countersample.logs.counts import PositionCounts
     from countersample.logs.joins import Examinable
-
-_JOINT_ESTIMATORS = ("ips", "dr")  # whose intervals include the uncertainty of the propensities
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,37 +94,11 @@ class LogComparison:
 
     def summary(self) -> str:
         """Return the values, the differences and the verdicts, for a terminal."""
-        log, comparison = self.log, self.comparison
-        how = "estimated again in each draw" if self.is_joint else "taken as they are"
-        facts = [
-            ("log", log.check.counts.summary()),
-            ("clicks used", f"{log.join.n_joined:,} of {log.join.n_clicks:,}"),
-            ("propensities", f"{log.source.source}; in the intervals {how}"),
-            ("estimator", f"{self.estimator.name}: {self.estimator.reason}"),
-        ]
-        differences = {each.candidate: each for each in comparison.differences}
-        rows: list[list[str]] = []
-        for name, each in comparison.estimates.items():
-            row = [name, f"{each.value:.4g}", f"{each.low:.4g} to {each.high:.4g}"]
-            if name == comparison.reference:
-                rows.insert(0, [*row, "", ""])
-                continue
-            gap = differences[name]
-            interval = f"{gap.relative_low:+z.1%} to {gap.relative_high:+z.1%}"
-            rows.append([*row, f"{gap.relative:+z.1%}", interval])
-        first = comparison.estimates[comparison.reference]
-        plural = "interval" if len(differences) == 1 else "intervals, all at once"
-        header = [
-            f"{first.metric} per {first.per}",
-            "estimate",
-            f"{first.confidence:.0%} interval",
-            f"over {comparison.reference}",
-            f"{comparison.confidence:.0%} {plural}",
-        ]
-        sentences = (*self.sentences, f"The intervals are about {self.population}.")
-        blocks = [_text.pairs(facts, indent=0), "", _text.table(header, rows), ""]
-        blocks += map(_text.paragraph, sentences)
-        return "\n".join([*blocks, *_text.warning_paragraphs(self.warnings)])
+        differences = {each.candidate: each for each in self.comparison.differences}
+        return render_summary(
+            "comparison.txt", result=self, comparison=self.comparison, differences=differences,
+            warnings=self.warnings,
+        )  # fmt: skip
 
 
 def compare_from_impressions(
@@ -188,12 +158,18 @@ def compare_from_impressions(
     )  # fmt: skip
     part = progress.part(0.4, "evaluating the candidates")
     scores = {name: _score_items(name, each, features) for name, each in candidates.items()}
-    choice = _choose_estimator(scores, log, evaluation.estimator, exposure)
-    relevance = None
-    if choice.name == "dr":
-        relevance = relevance_model(log.shown, dataset, rng=streams[1])
+    new = {name: each for name, each in scores.items() if each is not None}
+    choice = choose_estimator(
+        evaluation.estimator, list(new.values()), log.shown, dataset, metric=log.metric,
+        exposure=exposure, is_complete=log.is_complete,
+    )  # fmt: skip
     part.update(0.2)
-    draws = _draw_candidates(names, scores, log, choice.name, exposure, relevance)
+    relevance, draws = EvaluationClicks.from_queries(log).draw(
+        np.stack(list(new.values())), choice.name, metric=log.metric, exposure=exposure,
+        rng=streams[1],
+    )  # fmt: skip
+    if draws is not None:
+        draws = draws[:, [[*new, LOGGED].index(name) for name in names]]
     part.update(0.9)
     comparison = compare(
         scores, log.shown, dataset, reference=reference, metric=log.metric, estimator=choice.name,
@@ -207,22 +183,14 @@ def compare_from_impressions(
         )
     leaks = find_leaks(log.shown, dataset, item_ids=features.item_ids, rng=streams[2])
     leaking = [leak.name for leak in leaks if leak.name not in accepted]
-    trained = _trained_on(candidates, [log.check.counts, whole])
+    withheld, warnings = _check_records(candidates, leaking, log, whole)
     comparison = replace(
-        comparison, withheld=_withhold(candidates, leaking, trained),
+        comparison, withheld=withheld,
         unidentified="" if log.source.is_identified else log.source.method,
     )  # fmt: skip
-    return LogComparison(
-        comparison=comparison,
-        estimator=choice,
-        is_joint=draws is not None,
-        log=log,
-        warnings=(
-            *_warn_about_names(candidates, trained, log.check.source),
-            *(leak.sentence for leak in leaks),
-            *log.warnings, *map(as_sentence, comparison.warnings),
-        ),
-    )  # fmt: skip
+    warnings += [leak.sentence for leak in leaks]
+    warnings += [*log.warnings, *map(as_sentence, comparison.warnings)]
+    return LogComparison(comparison, choice, draws is not None, log, tuple(warnings))
 
 
 def _score_items(
@@ -237,95 +205,40 @@ def _score_items(
         raise DataError(f"{name}: {error}") from error
 
 
-def _choose_estimator(
-    scores: dict[str, Floats | None], log: WeightedLog, estimator: str, exposure: str
-) -> EstimatorChoice:
-    """Choose one estimator for all candidates: ``dr`` if one of them needs it."""
-    choices = [
-        choose_estimator(
-            estimator, each, log.shown, log.matched.dataset, metric=log.metric, exposure=exposure,
-            is_complete=log.is_complete,
-        )
-        for each in scores.values()
-        if each is not None
-    ]  # fmt: skip
-    return next((choice for choice in choices if choice.name == "dr"), choices[0])
-
-
-def _draw_candidates(
-    names: list[str],
-    scores: dict[str, Floats | None],
+def _check_records(
+    candidates: Mapping[str, object],
+    leaking: list[str],
     log: WeightedLog,
-    estimator: str,
-    exposure: str,
-    relevance: Floats | None,
-) -> Floats | None:
-    """Return the values per draw of queries, with propensities estimated again, (n, n_names).
+    whole: PositionCounts | None,
+) -> tuple[dict[str, str], list[str]]:
+    """Return why these clicks cannot evaluate candidates, by name, and warnings.
 
-    None if propensities are not estimated again, or not for this estimator.
+    A ranker records the log that it was trained on: `log` if the numbers are the same, or `whole`,
+    from which the evaluation days are taken.
     """
-    source = log.source
-    propensities = source.contexts if source.curve is None else source.curve
-    if source.draws is None or propensities is None or estimator not in _JOINT_ESTIMATORS:
-        return None
-    units = Units.of_queries(log.matched.counts, source.draws.queries)
-    new = {name: each for name, each in scores.items() if each is not None}
-    values = draw_values(
-        np.stack(list(new.values())), log.matched, propensities, source.draws.curves, units,
-        metric=log.metric, exposure=exposure, relevance=relevance,
-    )  # fmt: skip
-    return values[:, [([*new, LOGGED]).index(name) for name in names]]
-
-
-def _log_record(candidate: object) -> dict[str, Any]:
-    """Return what a candidate records of the log that it was trained on."""
-    record: dict[str, Any] = getattr(candidate, "provenance_", {}).get("log", {})
-    return record
-
-
-def _trained_on(
-    candidates: Mapping[str, object], logs: Sequence[PositionCounts | None]
-) -> set[str]:
-    """Return the candidates that were trained on one of these logs, by their records."""
-    sizes = {(each.n_impressions, each.n_clicks) for each in logs if each is not None}
-    records = {name: _log_record(each) for name, each in candidates.items()}
-    return {
-        name
-        for name, record in records.items()
-        if (record.get("impressions"), record.get("clicks")) in sizes
-    }
-
-
-def _withhold(
-    candidates: Mapping[str, object], leaking: list[str], trained: set[str]
-) -> dict[str, str]:
-    """Return why clicks cannot evaluate candidates, by their names."""
-    reasons = {}
+    logs = [each for each in (log.check.counts, whole) if each is not None]
+    sizes = {(each.n_impressions, each.n_clicks) for each in logs}
+    file = Path(log.check.source).name
+    withheld, warnings = {}, []
     for name, candidate in candidates.items():
+        record = getattr(candidate, "provenance_", {}).get("log", {})
         features = [str(each) for each in getattr(candidate, "feature_names_in_", leaking)]
         used = [feature for feature in leaking if feature in features]
-        if name in trained:
-            reasons[name] = (
+        if (record.get("impressions"), record.get("clicks")) in sizes:
+            withheld[name] = (
                 "was trained on this very log, and on clicks that it has learned from it looks "
                 "better than it is: evaluate it on later clicks"
             )
-        elif candidate is not None and used:
-            reasons[name] = (
+            continue
+        if candidate is not None and used:
+            withheld[name] = (
                 f"has a feature that was computed from the evaluation clicks, {list_names(used)}: "
                 "compute it from earlier clicks only, or, if it was, confirm that "
                 "(--accept-features)"
             )
-    return reasons
-
-
-def _warn_about_names(
-    candidates: Mapping[str, object], trained: set[str], source: str
-) -> Iterator[str]:
-    """Warn about candidates that were trained on another log of this name."""
-    file = Path(source).name
-    for name, candidate in candidates.items():
-        if name not in trained and _log_record(candidate).get("file") == file:
-            yield (
+        if record.get("file") == file:
+            warnings.append(
                 f"{name} was trained on a log of this name ({file}): check that the evaluation "
                 "clicks are not those that it has learned from."
             )
+    return withheld, warnings

@@ -1,7 +1,7 @@
 """Write the reports of a fit and of drift as HTML pages that need no network.
 
-The text and the order of the cards are in ``templates/fit.html`` and ``templates/drift.html``; this
-module computes their tables and draws their charts.
+The text and most tables are in ``templates/fit.html`` and ``templates/drift.html``; this module
+draws the charts, and selects the rows of tables that are too long.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import platform
 import shlex
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from countersample import pages
 from countersample._version import __version__
 from countersample.export.targets import TARGETS
-from countersample.fitting import drift as drifting
-from countersample.pages.charts import MAIN, MARKED, figure_style, inline_figure, new_axes
+from countersample.fitting.drift import ALL_POSITIONS, LIMITS
+from countersample.pages.charts import MARKED, figure_style, inline_figure, new_axes
 from countersample.plotting import (
     plot_gain,
     plot_learning_curve,
@@ -27,35 +27,19 @@ from countersample.plotting import (
 from countersample.scorers import LEAF, LinearScorer, TreesScorer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
     from os import PathLike
 
-    from matplotlib.axes import Axes
-
+    from countersample._arrays import Floats, Ints
     from countersample.fitting.drift import Change, Drift
-    from countersample.fitting.propensity_source import PropensitySource
     from countersample.fitting.results import Fit
-    from countersample.propensity import Propensities, TrustPropensities
-    from countersample.tuning import PathChoice
-
-    Table = tuple[str, list[str], list[list[str]]]  # the text above, the header, the rows
+    from countersample.propensity import Propensities
 
 MAX_FEATURES = 15  # largest weights of a ranker that are shown
 MAX_POSITIONS = 10  # rows of the table of propensities
 MAX_DRIFT_FEATURES = 30  # with the largest changes
-MIN_P_VALUE = 0.001  # smaller ones are not distinguished
 CHART_SIZE = (4.0, 2.5)  # inches: text is readable on a phone
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "narwhals", "pyarrow", "duckdb", "pyspark")
-_EXPOSURES = {
-    "as logged": "A click weighs 1/propensity, as in the log.",
-    "policy-aware": "A click weighs 1/ρ, with ρ the probability that its item is examined in a "
-    "session of its query, over everything that was shown.",
-    "position-only": "A click weighs 1/θ of its position, as if every session showed it there.",
-}
-_SESSIONS = {
-    "sessions": "their ids",
-    "first position": "the impressions of the first position, as the log has no session ids",
-}
 _STARTS = {"served": "your current ranker", "linear": "the linear ranker"}
 
 
@@ -84,33 +68,26 @@ def write_page(
         Whether the pairs with the most weight have their query and item ids. By default the page
         has no id at all.
     """
-    sign = "good" if fit.is_better else "bad" if fit.is_worse else "unsure"
-    positions = _position_table(fit)
-    column, feature_rows, feature_caption = _feature_table(fit)
-    chosen = [name.replace("_", " ") for name in fit.chosen if name != "clip"]
+    check, curves = fit.propensity_source.cross_check, _list_curves(fit)
+    others = {} if check is None else dict(check.estimates)
+    if fit.propensity_source.curve is not None:
+        others.pop(fit.propensity_source.curve.method, None)
     page = pages.render_template(
         "countersample.fitting", "fit.html",
-        title=f"A ranker from {fit.check.counts.n_clicks:,} clicks",
-        kind="countersample fit",
-        fit=fit, gain=fit.gain, source=fit.propensity_source, sign=sign, command=command,
-        gain_rows=_gain_rows(fit),
-        positions=positions,
-        charts=_fit_charts(fit) | {"positions": positions["chart"]},
-        exposure=_EXPOSURES[fit.exposure],
-        sessions=_SESSIONS[fit.check.counts.sessions_from],
-        feature_header=["feature", column], feature_rows=feature_rows,
-        feature_caption=feature_caption,
-        show_ids=show_ids, heavy_rows=_heavy_rows(fit, show_ids=show_ids),
-        log_rows=_log_rows(fit),
-        setting_rows=_setting_rows(fit), chosen=", ".join(chosen),
-        versions=_versions(),
-        export=_export_command(fit, ranker),
+        title=f"A ranker from {fit.check.counts.n_clicks:,} clicks", kind="countersample fit",
+        fit=fit, gain=fit.gain, source=fit.propensity_source, counts=fit.check.counts,
+        command=command, show_ids=show_ids, versions=_list_versions(),
+        charts=_draw_charts(fit) | {"positions": _draw_curves(fit, curves, others)},
+        positions=_tabulate_curves(curves), others=_tabulate_curves(others),
+        features=_tabulate_features(fit), setting_rows=_list_settings(fit),
+        ranker_file=shlex.quote(str(ranker)),
+        targets=[name for name, each in TARGETS.items() if fit.ranker.kind in each.kinds],
     )  # fmt: skip
     pages.write_page(path, page)
 
 
 @figure_style()
-def _fit_charts(fit: Fit) -> dict[str, str]:
+def _draw_charts(fit: Fit) -> dict[str, str]:
     """Return the charts of the gain, the learning curve and the weights; "" if there is none."""
     charts = dict.fromkeys(("gain", "learning", "weights"), "")
     gain = fit.gain
@@ -134,21 +111,10 @@ def _fit_charts(fit: Fit) -> dict[str, str]:
     return charts
 
 
-def _gain_rows(fit: Fit) -> list[list[str]]:
-    gain = fit.gain
-    values: dict[str, Any] = {"logged": gain.logged, "new ranker": gain.new, "gain": gain}
-    relative = (gain.relative, gain.relative_low, gain.relative_high)
-    return [
-        *([name, *(f"{number:.4g}" for number in (each.value, each.low, each.high))]
-          for name, each in values.items()),
-        ["gain, relative", *(f"{share:+.1%}" for share in relative)],
-    ]  # fmt: skip
+def _tabulate_features(fit: Fit) -> dict[str, Any]:
+    """Return the table of a linear or boosted ranker's features.
 
-
-def _feature_table(fit: Fit) -> tuple[str, list[list[str]], str]:
-    """Return the column, the rows and the caption of a linear or boosted ranker's features.
-
-    There are no rows for a network, whose weights have no such meaning.
+    It is empty for a network, whose weights have no such meaning.
     """
     scorer = fit.ranker.scorer_
     if isinstance(scorer, LinearScorer):
@@ -160,86 +126,41 @@ def _feature_table(fit: Fit) -> tuple[str, list[list[str]], str]:
         column, sizes, form = "splits", counts.astype(np.float64), ",.0f"
         caption = "The features with the most splits in the trees"
     else:
-        return "", [], ""
-    names = [f"feature {k + 1}" for k in range(fit.ranker.n_features_in_)]
-    names = list(map(str, getattr(fit.ranker, "feature_names_in_", names)))
+        return {}
+    numbers = [f"feature {k + 1}" for k in range(fit.ranker.n_features_in_)]
+    names = list(map(str, getattr(fit.ranker, "feature_names_in_", numbers)))
     names = list(fit.ranker.preprocessing_.names(names))
     largest = np.argsort(-np.abs(sizes), kind="stable")[:MAX_FEATURES]
-    return column, [[names[k], f"{sizes[k]:{form}}"] for k in largest], caption
+    rows = [[names[k], f"{sizes[k]:{form}}"] for k in largest]
+    return {"header": ["feature", column], "rows": rows, "caption": caption}
 
 
-def _heavy_rows(fit: Fit, *, show_ids: bool) -> list[list[str]]:
-    return [
-        [*([str(pair.query_id), str(pair.item_id)] if show_ids else []), pair.positions,
-         f"{pair.impressions:,}", f"{pair.clicks:,.4g}", f"{pair.weight:,.1f}", f"{pair.share:.2%}"]
-        for pair in fit.heaviest
-    ]  # fmt: skip
-
-
-def _log_rows(fit: Fit) -> list[tuple[str, str]]:
-    check, counts = fit.check, fit.check.counts
-    return [
-        ("rows", f"{check.problems.n_rows:,}"),
-        ("impossible rows", f"{check.problems.n_invalid:,}"),
-        ("impressions", f"{counts.n_impressions:,}"),
-        ("clicks", f"{counts.n_clicks:,}"),
-        ("clicks used", f"{fit.join.n_joined:,}"),
-        ("sessions", "not logged" if check.n_sessions is None else f"{check.n_sessions:,}"),
-        ("queries", f"{len(counts.query_ids):,}"),
-        ("items", f"{check.n_items:,}"),
-        ("query-item pairs", f"{check.n_pairs:,}"),
-        ("at several positions", f"{check.n_moved / check.n_pairs:.1%}"),
-        ("counted by", check.engine),
-    ]
-
-
-def _setting_rows(fit: Fit) -> list[tuple[str, str]]:
+def _list_settings(fit: Fit) -> list[tuple[str, str]]:
+    """Return the settings that were chosen, then those that were given."""
     path, params, chosen = fit.path, fit.ranker.get_params(), dict(fit.chosen)
     clip, normalizer = chosen.pop("clip"), fit.ranker.preprocessing_.normalizer
-    unit = f", by {params['unit']}" if "unit" in params else ""
-    rows = [
-        ("method", f"{params['method']}{unit}"),
-        ("propensities", fit.propensity_source.source),
-        *((name.replace("_", " "), _format(value)) for name, value in chosen.items()),
-        ("features", "as they are" if normalizer is None else normalizer.label),
-        ("clip", "none" if clip is None else f"{clip:.3g}"),
-    ]
+    rows: dict[str, Any] = {
+        "method": params["method"] + (f", by {params['unit']}" if "unit" in params else ""),
+        "propensities": fit.propensity_source.source,
+        **chosen,
+        "features": "as they are" if normalizer is None else normalizer.label,
+        "clip": "none" if clip is None else clip,
+    }
     if path is not None:
-        rows += [
-            ("candidates", f"{len(path.candidates)}, on paths from {_list_starts(path)}"),
-            ("share of your current ranker", f"{path.kept:.0%}"),
-            ("selected by", f"{path.metric} of {path.n_queries:,} held-out queries"),
-        ]
-    settings = {name: value for name, value in fit.settings.items() if value not in (None, [])}
-    return rows + [
-        (name.replace("_", " "), str(value))
-        for name, value in settings.items()
-        if name not in {"metric", "method"}
-    ]
+        starts = dict.fromkeys(_STARTS.get(each.start, each.start) for each in path.candidates)
+        rows |= {
+            "candidates": f"{len(path.candidates)}, on paths from {' and from '.join(starts)}",
+            "share of your current ranker": f"{path.kept:.0%}",
+            "selected by": f"{path.metric} of {path.n_queries:,} held-out queries",
+        }
+    options = {name: value for name, value in fit.settings.items() if value not in (None, [])}
+    rows = rows | {name: str(value) for name, value in options.items() if name not in rows}
+    forms = {int: ",", float: ".3g"}
+    return [(name.replace("_", " "), f"{value:{forms.get(type(value), '')}}")
+            for name, value in rows.items() if name != "metric"]  # fmt: skip
 
 
-def _format(value: float | str) -> str:
-    if isinstance(value, str):
-        return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
-
-
-def _list_starts(path: PathChoice) -> str:
-    starts = dict.fromkeys(each.start for each in path.candidates)
-    return " and from ".join(_STARTS.get(start, start) for start in starts)
-
-
-def _export_command(fit: Fit, ranker: str | PathLike[str]) -> dict[str, str]:
-    """Return the command that exports the ranker, and the other targets."""
-    target = "onnx" if fit.ranker.kind == "neural" else "elasticsearch"
-    others = [name for name, each in TARGETS.items() if fit.ranker.kind in each.kinds]
-    others.remove(target)
-    model = "model.onnx" if target == "onnx" else "model.json"
-    command = f"countersample export {shlex.quote(str(ranker))} --to {target} -o {model}"
-    return {"command": command, "others": ", ".join(others)}
-
-
-def _versions() -> str:
+def _list_versions() -> str:
     versions = [f"countersample {__version__}", f"Python {platform.python_version()}"]
     for name in _PACKAGES:
         try:
@@ -252,122 +173,74 @@ def _versions() -> str:
 # -- propensities by position ---------------------------------------------------------------------
 
 
-@figure_style()
-def _position_table(fit: Fit) -> dict[str, Any]:
-    """Return the curve in use, as a chart, a text and a table, and those of other methods."""
-    source = fit.propensity_source
-    figure, axes = new_axes(*CHART_SIZE)
+class _Curve(NamedTuple):
+    """Values by position; NaN ends are no interval."""
+
+    position: Ints
+    value: Floats
+    low: Floats
+    high: Floats
+    reference: int = 1
+
+
+def _list_curves(fit: Fit) -> Mapping[str, Propensities | _Curve]:
+    """Return the curves in use: by context, α and β of trust bias, or the mean per position."""
+    source, log = fit.propensity_source, fit.shown
     if source.contexts is not None:
-        text, header, rows = _tabulate_contexts(source, axes)
-    elif source.trust is not None:
-        text, header, rows = _tabulate_trust(source.trust, axes)
-    elif source.curve is None:
-        text, header, rows = _tabulate_means(fit, axes)
-    else:
-        text, header, rows = _tabulate_curve(source.curve, source, axes)
-    others = _other_curves(source)
-    n = min(MAX_POSITIONS, *(len(curve.value) for curve in others.values())) if others else 0
-    return {
-        "text": text,
-        "chart": inline_figure(figure, "Propensity by position"),
-        "header": header,
-        "rows": rows[:MAX_POSITIONS],
-        "other_header": ["position", *others],
-        "other_rows": [
-            [str(k + 1), *(f"{curve.value[k]:.3f}" for curve in others.values())] for k in range(n)
-        ],
-    }
-
-
-def _other_curves(source: PropensitySource) -> dict[str, Propensities]:
-    """Return the curves of the methods that are not in use."""
-    curves = {} if source.cross_check is None else dict(source.cross_check.estimates)
+        return source.curves
     if source.curve is not None:
-        curves.pop(source.curve.method, None)
-    return curves
-
-
-def _tabulate_curve(curve: Propensities, source: PropensitySource, axes: Axes) -> Table:
-    check, others = source.cross_check, _other_curves(source)
-    plot_propensities(curve, ax=axes)
-    for (colour, _), (name, other) in zip(MARKED, others.items(), strict=False):
-        axes.plot(other.position, other.value, color=colour, lw=0.8, alpha=0.8, label=name)
-    axes.legend()
-    thin = "; thin lines are other methods" if others else ""
-    text = (
-        "The probability to be examined, relative to position 1: "
-        f"{curve.method}, {source.source}, with {curve.confidence:.0%} intervals{thin}. "
-        f"{'' if check is None else check.sentence}"
-    )
-    columns = (curve.value, curve.low, curve.high)
-    rows = [
-        [str(k), f"{value:.3f}", f"{low:.3f} to {high:.3f}"]
-        for k, (value, low, high) in enumerate(zip(*columns, strict=True), 1)
-    ]
-    return text, ["position", curve.method, "interval"], rows
-
-
-def _tabulate_contexts(source: PropensitySource, axes: Axes) -> Table:
-    curves = source.curves
-    plot_propensities(curves, ax=axes)
-    confidence = next(iter(curves.values())).confidence
-    text = (
-        "The probability to be examined, relative to position 1 of each context: "
-        f"{source.source}, with {confidence:.0%} intervals."
-    )
-    rows = []
-    for k in range(max(len(curve.value) for curve in curves.values())):
-        cells = [
-            f"{c.value[k]:.3f} ({c.low[k]:.3f} to {c.high[k]:.3f})" if k < len(c.value) else "–"
-            for c in curves.values()
-        ]
-        rows.append([str(k + 1), *cells])
-    return text, ["position", *curves], rows
-
-
-def _tabulate_trust(trust: TrustPropensities, axes: Axes) -> Table:
-    symbols = {"alpha": "α", "beta": "β"}
-    ends = ("", "_low", "_high")
-    columns = {name: [getattr(trust, name + end) for end in ends] for name in symbols}
-    for (colour, marker), (name, (value, low, high)) in zip(MARKED, columns.items(), strict=False):
-        error = np.abs(np.stack([low, high]) - value)
-        axes.errorbar(trust.position, value, error, label=symbols[name], color=colour,
-                      marker=marker, ms=4, lw=1.2, elinewidth=0.9, capsize=2)  # fmt: skip
-    axes.set(xlabel="position", ylabel="α and β", xticks=trust.position)
-    axes.legend()
-    text = (
-        "P(click) = β + α·relevance at each position, estimated from items that moved, with "
-        f"{trust.confidence:.0%} intervals; α is 1 at position 1, β 0 at the last. "
-        f"{trust.sentence}"
-    )
-    rows = []
-    for k in range(len(trust.alpha)):
-        cells = []
-        for value, low, high in columns.values():
-            cells += [f"{value[k]:.3f}", f"{low[k]:.3f} to {high[k]:.3f}"]
-        rows.append([str(k + 1), *cells])
-    return text, ["position", "α", "interval", "β", "interval"], rows
-
-
-def _tabulate_means(fit: Fit, axes: Axes) -> Table:
-    """Return the mean of θ over what was shown at each position.
-
-    For a log with its own propensities, clicks / Σ clicks/propensity.
-    """
-    log, source = fit.shown, fit.propensity_source
+        return {source.curve.method: source.curve}
+    if source.trust is not None:
+        trust = source.trust
+        alpha = _Curve(trust.position, trust.alpha, trust.alpha_low, trust.alpha_high)
+        return {
+            "α": alpha,
+            "β": _Curve(trust.position, trust.beta, trust.beta_low, trust.beta_high),
+        }
     assert log.position is not None  # noqa: S101 (a log of impressions has both)
     assert log.impressions is not None  # noqa: S101
+    # A log with its own propensities has the mean clicks / Σ clicks/propensity.
     numerator, denominator = log.clicks, log.clicks / log.propensity
     if log.examination is not None:
         numerator, denominator = log.impressions * log.examination, log.impressions
     total = np.bincount(log.position, denominator)
     positions = np.flatnonzero(total > 0)
     means = np.bincount(log.position, numerator)[positions] / total[positions]
-    axes.plot(positions, means, "o-", color=MAIN, ms=4)
-    axes.set(xlabel="position", ylabel="propensity", ylim=(0, None))
-    rows = [[str(k), f"{value:.3g}"] for k, value in zip(positions, means, strict=True)]
-    text = f"Propensities: {source.source}. The chart shows their mean per position."
-    return text, ["position", "propensity"], rows
+    return {"propensity": _Curve(positions, means, *np.full((2, len(means)), np.nan))}
+
+
+@figure_style()
+def _draw_curves(fit: Fit, curves: Mapping[str, Any], others: Mapping[str, Propensities]) -> str:
+    """Return the chart of the curves in use; thin lines are those of other methods."""
+    figure, axes = new_axes(*CHART_SIZE)
+    plot_propensities(curves, ax=axes)
+    if fit.propensity_source.curve is not None:
+        for (colour, _), (name, other) in zip(MARKED, others.items(), strict=False):
+            axes.plot(other.position, other.value, color=colour, lw=0.8, alpha=0.8, label=name)
+        axes.legend()
+    elif fit.propensity_source.contexts is None:
+        axes.set_ylabel(" and ".join(curves))
+    return inline_figure(figure, "Propensity by position")
+
+
+def _tabulate_curves(curves: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the header and the rows of a table of curves with their intervals."""
+    if not curves:
+        return {}
+    header = ["position", *(cell for name in curves for cell in (name, "interval"))]
+    longest = max(curves.values(), key=lambda curve: len(curve.value))
+    rows = []
+    for k, position in enumerate(longest.position[:MAX_POSITIONS]):
+        row = [str(position)]
+        for curve in curves.values():
+            cells = ["–", "–"]
+            if k < len(curve.value):
+                cells[0] = f"{curve.value[k]:.3f}"
+            if k < len(curve.value) and not np.isnan(curve.low[k]):
+                cells[1] = f"{curve.low[k]:.3f} to {curve.high[k]:.3f}"
+            row += cells
+        rows.append(row)
+    return {"header": header, "rows": rows}
 
 
 # -- the page of drift ----------------------------------------------------------------------------
@@ -379,64 +252,23 @@ def write_drift_page(path: str | PathLike[str], drift: Drift, *, command: str) -
         drift.of_kind("feature"),
         key=lambda each: (not each.is_drift, -np.nan_to_num(abs(each.change))),
     )
-    rows = {
-        "relevant": [_change_row(each, prefix=f"{each.kind}: ")
-                     for each in drift.relevant_changes],
-        "clicks": _change_rows(drift.of_kind("clicks")),
-        "examination": _change_rows(drift.of_kind("examination")),
-        "shares": _change_rows(drift.of_kind("policy", "context")),
-        "queries": _change_rows(drift.of_kind("queries", "pages")),
-        "features": [
-            [*_change_row(each), "–" if each.stability_index is None
-             else f"{each.stability_index:.3g}"]
-            for each in features[:MAX_DRIFT_FEATURES]
-        ],
-    }  # fmt: skip
     charts = {
         "clicks": _plot_changes(drift.of_kind("clicks"), "click rate"),
         "examination": _plot_changes(drift.of_kind("examination"), "propensity"),
     }
-    margins = {
-        "rate": drifting.RATE_MARGIN, "share": drifting.SHARE_MARGIN,
-        "query": drifting.QUERY_MARGIN, "feature": drifting.FEATURE_MARGIN,
-    }  # fmt: skip
     page = pages.render_template(
         "countersample.fitting", "drift.html", title="What changed between two logs",
-        kind="countersample log check", drift=drift, rows=rows, charts=charts, margins=margins,
-        n_more_features=len(features) - MAX_DRIFT_FEATURES, command=command,
+        kind="countersample log check", drift=drift, charts=charts, limits=LIMITS,
+        features=features[:MAX_DRIFT_FEATURES], n_more_features=len(features) - MAX_DRIFT_FEATURES,
+        command=command,
     )  # fmt: skip
     pages.write_page(path, page)
-
-
-def _change_rows(changes: Iterable[Change]) -> list[list[str]]:
-    rows = []
-    for change in changes:
-        row = _change_row(change)
-        row[0] = row[0].replace("position ", "").removesuffix(" positions")
-        rows.append(row)
-    return rows
-
-
-def _change_row(change: Change, *, prefix: str = "") -> list[str]:
-    """Return a row of the table of changes; relevant ones have a mark."""
-
-    def show(value: float) -> str:
-        if not np.isfinite(value):
-            return "–"
-        return f"{value:.3g}" if change.kind in {"pages", "examination"} else f"{100 * value:.2f} %"
-
-    p = "–" if change.adjusted is None else f"{change.adjusted:.2g}"
-    if change.adjusted is not None and change.adjusted < MIN_P_VALUE:
-        p = f"< {MIN_P_VALUE:g}"
-    mark = "● " if change.is_drift else ""
-    values = (show(change.before), show(change.after))
-    return [f"{mark}{prefix}{change.name}", *values, change.size, change.interval, p]
 
 
 @figure_style()
 def _plot_changes(changes: list[Change], label: str) -> str:
     """Return the chart of a rate by position, before and after; "" for one position."""
-    changes = [change for change in changes if change.name != drifting.ALL_POSITIONS]
+    changes = [change for change in changes if change.name != ALL_POSITIONS]
     if not changes:
         return ""
     figure, axes = new_axes(*CHART_SIZE)

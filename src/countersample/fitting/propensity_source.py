@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample import _text
 from countersample.clicks import PositionBias
 from countersample.errors import DataError, ParameterError
 from countersample.fitting.intervals import N_DRAWS, PropensityDraws
+from countersample.fitting.summaries import render_summary
 from countersample.logs import RowPropensities
 from countersample.logs.counts import NO_CONTEXT, list_names
 from countersample.logs.days import weighted
@@ -33,12 +33,17 @@ from countersample.propensity.curves import TRUST
 from countersample.propensity.estimation import needs_features, resample
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from os import PathLike
 
+    from numpy.typing import NDArray
+
     from countersample.logs import Impressions, PositionCounts
-    from countersample.logs.joins import Examinable, Matched
+    from countersample.logs.joins import Examinable
     from countersample.options import PropensityOptions
     from countersample.propensity import CrossCheck
+
+    WithFeatures = Callable[[], tuple[PositionCounts, NDArray[np.float32]]]
 
 LOGGED = "logged"  # the method that takes the log's own column
 KNOWN = "given"  # the source of propensities that the user knows
@@ -59,10 +64,6 @@ class PropensitySource:
     propensities : as `join_features` takes them
     source : str
         Where they come from, in words.
-    curve : Propensities, optional
-        The estimate, if there is one curve for all contexts.
-    contexts : ContextPropensities, optional
-        The estimate per context, if the log has contexts.
     cross_check : CrossCheck, optional
         The estimates of all methods, if propensities are estimated.
     draws : PropensityDraws, optional
@@ -74,12 +75,20 @@ class PropensitySource:
 
     propensities: Examinable
     source: str
-    curve: Propensities | None = None
-    contexts: ContextPropensities | None = None
     cross_check: CrossCheck | None = None
     draws: PropensityDraws | None = None
     warnings: tuple[str, ...] = ()
     is_identified: bool = True
+
+    @property
+    def curve(self) -> Propensities | None:
+        """The estimate, if there is one curve for all contexts."""
+        return self.propensities if isinstance(self.propensities, Propensities) else None
+
+    @property
+    def contexts(self) -> ContextPropensities | None:
+        """The estimate per context, if the log has contexts."""
+        return self.propensities if isinstance(self.propensities, ContextPropensities) else None
 
     @property
     def trust(self) -> TrustPropensities | None:
@@ -140,19 +149,11 @@ class PropensitySource:
 
     def summary(self) -> str:
         """Return the curves beside those of other methods, for a terminal."""
-        blocks = [f"{self.source[0].upper()}{self.source[1:]}.\n"]
         check = self.cross_check
-        others = {} if check is None else check.estimates
-        if self.trust is not None:
-            blocks.append(self.trust.summary())
-        for context, curve in self.curves.items():
-            blocks.append(f"{curve.summary(context, others)}\n")
-        if check is not None and check.is_agreed:  # otherwise it is among the warnings
-            blocks.append(_text.paragraph(check.sentence))
-        for name, why in {} if check is None else check.unsupported.items():
-            reason = "it needs the features of items (--features)" if needs_features(name) else why
-            blocks.append(_text.paragraph(f"Not supported is {name}: {reason}."))
-        return "\n".join(blocks)
+        reasons = {} if check is None else dict(check.unsupported)
+        for name in filter(needs_features, reasons):
+            reasons[name] = "it needs the features of items (--features)"
+        return render_summary("propensities.txt", source=self, check=check, unsupported=reasons)
 
     def draw(self, path: str | PathLike[str]) -> None:
         """Draw the curves of all methods as PNG, SVG or PDF, on a logarithmic scale."""
@@ -164,15 +165,17 @@ class PropensitySource:
 
 def find_propensities(
     impressions: Impressions,
-    matched: Matched,
+    counts: PositionCounts,
     options: PropensityOptions,
     *,
+    with_features: WithFeatures | None = None,
     confidence: float,
     rng: np.random.Generator,
     is_checked: bool = True,
 ) -> PropensitySource:
     """Return the propensities that weight the clicks of a log.
 
+    `with_features` returns the counts of items with features, and the features, for regression-em.
     With `is_checked`, estimates are compared with those of other methods.
     """
     known: Examinable | None = options.known
@@ -181,9 +184,7 @@ def find_propensities(
     elif options.file is not None:
         known = load_propensities(options.file)
     if known is not None:
-        curve = known if isinstance(known, Propensities) else None
-        contexts = known if isinstance(known, ContextPropensities) else None
-        return PropensitySource(known, KNOWN, curve, contexts)
+        return PropensitySource(known, KNOWN)
     method, randomized = options.method, options.randomized
     if method == TRUST and impressions.half_life is not None:
         raise ParameterError(
@@ -193,16 +194,16 @@ def find_propensities(
     has_column = "propensity" in impressions.columns
     if method == LOGGED or (method == "auto" and has_column and randomized is None):
         try:
-            logged = impressions.logged_propensities(matched.counts)
+            logged = impressions.logged_propensities(counts)
         except DataError as error:
             raise DataError(f"{error} (--propensity-method all-pairs)") from error
         return PropensitySource(logged, "the log's own column 'propensity'")
-    counts = matched.counts
+    part = counts
     if randomized is not None:
         shuffled = impressions.of_policy(randomized)
-        counts = weighted(shuffled, shuffled.check().counts)
-    estimation = _Estimation(options, matched, confidence, rng, is_checked)
-    return estimation.from_counts(counts, is_whole=randomized is None)
+        part = weighted(shuffled, shuffled.check().counts)
+    estimation = _Estimation(options, counts, with_features, confidence, rng, is_checked)
+    return estimation.estimate(part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +211,8 @@ class _Estimation:
     """One estimation of propensities: the options, the log and the random numbers."""
 
     options: PropensityOptions
-    matched: Matched
+    whole: PositionCounts
+    with_features: WithFeatures | None
     confidence: float
     rng: np.random.Generator
     is_checked: bool  # whether the result is compared with other methods
@@ -220,9 +222,9 @@ class _Estimation:
         """The arguments that all estimators share."""
         return {"confidence": self.confidence, "depth": self.options.depth, "rng": self.rng}
 
-    def from_counts(self, counts: PositionCounts, *, is_whole: bool) -> PropensitySource:
+    def estimate(self, counts: PositionCounts) -> PropensitySource:
         """Estimate from the counts of the whole log, or of its randomized share."""
-        method, depth = self.options.method, self.options.depth
+        method, depth, is_whole = self.options.method, self.options.depth, counts is self.whole
         if method == TRUST:
             return self._with_trust(counts)
         # The share is declared shuffled: the method randomized accepts it unless the data disagree.
@@ -234,7 +236,7 @@ class _Estimation:
         if method == "regression-em":
             support = supported(counts, depth=depth)
             is_identified = any(support[name].is_supported for name in METHODS)
-            return replace(self._by_features(), is_identified=is_identified)
+            return self._by_features(is_identified=is_identified)
         queries = self._draw_queries(counts)
         try:
             curve, curves = resample(
@@ -244,7 +246,15 @@ class _Estimation:
         except DataError as error:
             if method != "auto" or not is_whole:
                 raise DataError(f"{error}; {_REMEDY}") from error
-            return self._last_resort(error)
+            doubt = (
+                f"This log alone does not identify the propensities: {error}. The curve is that of "
+                "regression-em: it is right only if the features predict how relevant items are "
+                "and do not predict where they were shown."
+            )
+            try:
+                return self._by_features(doubt, is_identified=False)
+            except DataError:
+                raise DataError(f"{error}; {_REMEDY}") from error
         check = None
         if self.is_checked:
             with suppress(DataError):  # a declared share has no other method to compare with
@@ -254,29 +264,22 @@ class _Estimation:
 
     def _draw_queries(self, part: PositionCounts) -> QueryDraws:
         """Return draws of the queries of the log, with weights for those in a part of it."""
-        whole = self.matched.counts
+        whole = self.whole
         is_drawn = np.bincount(whole.query, minlength=len(whole.query_ids)) > 0
         index = None if part is whole else np.searchsorted(whole.query_ids, part.query_ids)
         return QueryDraws(is_drawn, N_DRAWS, int(self.rng.integers(2**63)), index)
 
-    def _last_resort(self, error: DataError) -> PropensitySource:
-        """Estimate with the features, if the log alone does not identify the propensities."""
-        doubt = (
-            f"This log alone does not identify the propensities: {error}. The curve is that of "
-            "regression-em: it is right only if the features predict how relevant items are and do "
-            "not predict where they were shown."
-        )
-        try:
-            return replace(self._by_features(doubt), is_identified=False)
-        except DataError:
-            raise DataError(f"{error}; {_REMEDY}") from error
+    def _read_features(self) -> tuple[PositionCounts, NDArray[np.float32]]:
+        if self.with_features is None:
+            raise DataError("regression-em needs the features of items: give them (--features)")
+        return self.with_features()
 
     def _by_context(self, counts: PositionCounts, declared: dict[str, Any]) -> PropensitySource:
         method = self.options.method
         settings: dict[str, Any] = {"n_bootstrap": N_BOOTSTRAP, **declared, **self.settings}
         queries = None
         if method == "regression-em":
-            counts, settings["features"] = self.matched.with_features()
+            counts, settings["features"] = self._read_features()
             settings["n_bootstrap"] = FEW_BOOTSTRAP
         else:
             queries = self._draw_queries(counts)
@@ -294,7 +297,7 @@ class _Estimation:
             f"Propensities in {list_names(names)}: {text}." for text, names in contexts.items()
         )
         draws = None if queries is None else PropensityDraws(replace(queries, index=None), curves)
-        return PropensitySource(estimate, source, contexts=estimate, draws=draws, warnings=warnings)
+        return PropensitySource(estimate, source, draws=draws, warnings=warnings)
 
     def _with_trust(self, counts: PositionCounts) -> PropensitySource:
         try:
@@ -307,16 +310,18 @@ class _Estimation:
             estimate = replace(estimate, origin=0.0)  # no clicks by chance are subtracted
         return PropensitySource(estimate, "estimated with trust bias", warnings=warnings)
 
-    def _by_features(self, *doubts: str) -> PropensitySource:
-        counts, features = self.matched.with_features()
+    def _by_features(self, *doubts: str, is_identified: bool) -> PropensitySource:
+        counts, features = self._read_features()
         settings = {"features": features, "n_bootstrap": FEW_BOOTSTRAP, **self.settings}
-        if not self.is_checked:
+        check = None
+        if self.is_checked:
+            check = cross_check(counts, **settings)
+            if "regression-em" not in check.estimates:
+                raise DataError(check.unsupported["regression-em"])
+            curve = check.estimates["regression-em"]
+        else:
             curve, _ = resample(counts, method="regression-em", **settings)
-            return _from_curve(curve, None, *doubts)
-        check = cross_check(counts, **settings)
-        if "regression-em" not in check.estimates:
-            raise DataError(check.unsupported["regression-em"])
-        return _from_curve(check.estimates["regression-em"], check, *doubts)
+        return replace(_from_curve(curve, check, *doubts), is_identified=is_identified)
 
 
 def _from_curve(curve: Propensities, check: CrossCheck | None, *doubts: str) -> PropensitySource:
@@ -324,5 +329,4 @@ def _from_curve(curve: Propensities, check: CrossCheck | None, *doubts: str) -> 
     if check is not None and not check.is_agreed:
         warnings.append(f"The curve of propensities is in doubt. {check.sentence}")
     warnings += [f"Propensities ({curve.method}): {note}." for note in curve.notes]
-    source = f"estimated by {curve.method}"
-    return PropensitySource(curve, source, curve, cross_check=check, warnings=tuple(warnings))
+    return PropensitySource(curve, f"estimated by {curve.method}", check, warnings=tuple(warnings))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from countersample import _text, pages
+from countersample import pages
 from countersample.evaluation import Verdict, decide
-from countersample.fitting.gain import gain_record
 from countersample.fitting.models import model_of
+from countersample.fitting.summaries import render_summary
 from countersample.logs.counts import list_names
 from countersample.rankers.base import chosen_settings
 
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from countersample.fitting.gain import EstimatorChoice, Holdout
     from countersample.fitting.leakage import Leak
     from countersample.fitting.propensity_source import PropensitySource
-    from countersample.logs import JoinReport, LogCheck, PositionCounts
+    from countersample.logs import JoinReport, LogCheck
     from countersample.options import EvaluationOptions, PropensityOptions
     from countersample.rankers import ClickRanker
     from countersample.tuning import PathChoice
-
-_SHOWN_CONTEXTS = 3  # in a summary; the page has all
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,8 @@ class Fit:
         Features that seem to be computed from the evaluation clicks.
     accepted : tuple of str
         Features among them that the user confirmed.
-    evaluation_source : PropensitySource
-        The propensities that weight the evaluation clicks.
+    evaluation_source, propensity_source : PropensitySource
+        The propensities that weight the evaluation clicks, and those of the whole log.
     is_identified : bool
         Whether the log identifies all propensities without a model of relevance.
     is_joint : bool
@@ -72,18 +70,14 @@ class Fit:
         The estimator of the gain, and the reason for it.
     learning_curve : tuple of (steps, Estimate)
         The value in the course of training; empty if the ranker has no checkpoints.
-    check : LogCheck
-    propensity_source : PropensitySource
-        The propensities of the whole log, and the estimates of other methods.
-    join : JoinReport
+    check, join : LogCheck and JoinReport
     shown : ClickLog
         Everything that was shown and has features and a propensity.
     weights : Diagnosis
         Of its clicks.
     heaviest : tuple of HeavyPair
         The ten query-item pairs with the most weight. Only these contain ids.
-    propensities : PropensityOptions
-    evaluation : EvaluationOptions
+    propensities, evaluation : PropensityOptions and EvaluationOptions
         With the metric that was used.
     half_life : float, optional
         The days after which a click counts half in training.
@@ -146,21 +140,12 @@ class Fit:
     @property
     def decision(self) -> Verdict:
         """Whether the ranker is better than your current one, and why."""
-        withheld = kept = unidentified = ""
-        leaking = named_leaks(self.leaks, self.accepted)
-        if leaking:
-            withheld = (
-                f"{leaking} was computed from the clicks that evaluate it. Leave it out "
-                "(--exclude), compute it from earlier clicks only, or, if it was, confirm that "
-                "(--accept-features)"
-            )
-        if self.keeps_logged and self.path is not None:
-            kept = self.path.sentence
-            if self.path.keeps != "previous":
-                kept += f" {_describe_imitation(self.ranker)}"
-        if not self.is_identified:
-            unidentified = self.evaluation_source.method
-        return decide(self.gain, withheld=withheld, unidentified=unidentified, kept=kept)
+        return decide(
+            self.gain,
+            withheld=describe_leaks(self.leaks, self.accepted),
+            unidentified="" if self.is_identified else self.evaluation_source.method,
+            kept=describe_kept(self.ranker),
+        )
 
     @property
     def verdict(self) -> str:
@@ -220,64 +205,7 @@ class Fit:
 
     def summary(self) -> str:
         """Return the figures, the verdict and the warnings, for a terminal."""
-        counts = self.check.counts
-        weights = self.weights
-        rows = [
-            ("log", counts.summary()),
-            ("clicks used", f"{self.join.n_joined:,} of {self.join.n_clicks:,}"),
-            ("propensities", f"{self.propensity_source.source}{self._curves_text()}"),
-            ("exposure", f"{self.exposure}; {_sessions_text(counts)}"),
-            ("weights", f"mean {weights.mean_weight:.3g}, largest {weights.max_weight:.3g}"),
-            ("settings", self._settings_text()),
-            ("estimator", f"{self.estimator.name}: {self.estimator.reason}"),
-            ("evaluated on", f"{self._days_text()}; {self.holdout.n_clicks:,} clicks"),
-        ]
-        sentences = [self.verdict, self.holdout.sentence]
-        if self.is_better:
-            sentences.append(f"Confirm it with an A/B test. {self.ab_plan.sentence}")
-        blocks = [_text.pairs(rows, indent=0), "", self.gain.summary(), ""]
-        blocks += map(_text.paragraph, sentences)
-        return "\n".join([*blocks, *_text.warning_paragraphs(self.warnings)])
-
-    def _days_text(self) -> str:
-        since = self.holdout.since
-        return "queries, held out in turn" if since is None else f"the days from {since} on"
-
-    def _settings_text(self) -> str:
-        """Return the chosen settings in words: 500 steps, no clipping."""
-        chosen = self.chosen
-        rate = chosen.get("learning_rate")
-        parts = [] if rate is None else [f"learning rate {rate:.3g}"]
-        parts += [f"{chosen[name]:,} {name}" for name in ("steps", "trees") if name in chosen]
-        if "transform" in chosen:
-            parts.append(f"transform {chosen['transform']}")
-        if self.path is not None:
-            parts.append(f"{self.path.kept:.0%} of your current ranker")
-        previous = self.ranker.provenance_.get("previous")
-        if previous is not None:
-            parts.append(f"warm start from a ranker of {previous['n_clicks']:,.0f} clicks")
-        if self.half_life is not None:
-            parts.append(f"half-life {self.half_life:g} days")
-        clip = chosen["clip"]
-        return ", ".join([*parts, "no clipping" if clip is None else f"clipped at {clip:.3g}"])
-
-    def _curves_text(self) -> str:
-        """Return the last value of the first estimated curves, with their intervals."""
-        parts = []
-        for context, curve in self.propensity_source.curves.items():
-            where = f"position {len(curve.value)}{f' in {context}' if context else ''}"
-            ends = f"{curve.low[-1]:.3g} to {curve.high[-1]:.3g}"
-            parts.append(f"; {curve.value[-1]:.3g} at {where} ({ends})")
-        return "".join(parts[:_SHOWN_CONTEXTS])
-
-
-def _sessions_text(counts: PositionCounts) -> str:
-    """Return the number of sessions, and how they were counted."""
-    by = {
-        "sessions": "counted by their ids",
-        "first position": "counted by the first position, as the log has no session ids",
-    }
-    return f"{counts.sessions.sum():,.0f} sessions of a query, {by[counts.sessions_from]}"
+        return render_summary("fit.txt", fit=self, warnings=self.warnings)
 
 
 @dataclass(frozen=True)
@@ -306,28 +234,10 @@ class TrainingEvaluation:
             record["gain"] = gain_record(self.gain, is_identified=True)
         return record
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self) | {"warnings": list(self.warnings)}
-
-    def summary(self) -> str:
-        """Return the gain, the verdict and the warnings, for a terminal."""
-        blocks = [] if self.gain is None else ["", self.gain.summary(), ""]
-        blocks.append(_text.paragraph(self.verdict))
-        return "\n".join([*blocks, *_text.warning_paragraphs(self.warnings)])
-
 
 @dataclass(frozen=True, eq=False)
 class TrainedRanker:
-    """A ranker that was trained on a click log, and its evaluation on held-out clicks.
-
-    Attributes
-    ----------
-    ranker : ClickRanker
-    n_clicks : float
-        The clicks that it was trained on.
-    evaluation : TrainingEvaluation, optional
-    """
+    """A ranker, the clicks that it was trained on, and its evaluation on held-out clicks."""
 
     ranker: ClickRanker
     n_clicks: float
@@ -342,44 +252,50 @@ class TrainedRanker:
             "n_features": self.ranker.n_features_in_,
             **chosen_settings(self.ranker),
             "path": None if path is None else path.to_dict(),
-            **({} if self.evaluation is None else self.evaluation.to_dict()),
+            **({} if self.evaluation is None else asdict(self.evaluation)),
         }
 
     def summary(self) -> str:
         """Return the settings, the choices, and the evaluation, for a terminal."""
-        settings, chosen = self.ranker.get_params(), chosen_settings(self.ranker)
-        unit = f", by {settings['unit']}" if "unit" in settings else ""
-        rows = [
-            ("clicks", f"{self.n_clicks:,.0f}"),
-            ("model", model_of(self.ranker)),
-            ("method", f"{settings['method']}{unit}"),
-            ("objective", settings["objective"]),
-        ]
-        rows += [(name, f"{chosen[name]:,}") for name in ("steps", "trees") if name in chosen]
-        if "learning_rate" in chosen:
-            rows.append(("learning rate", f"{chosen['learning_rate']:.3g}"))
-        if settings.get("feature_transform") is not None:
-            rows.append(("transform", chosen.get("transform", settings["feature_transform"])))
-        if chosen["clip"] is not None:
-            rows.append(("clipped at", f"{chosen['clip']:.3g}"))
-        blocks = [_text.pairs(rows, indent=0)]
-        if self.ranker.path_ is not None:
-            blocks.append(_text.paragraph(self.ranker.path_.sentence))
-        if self.evaluation is not None:
-            blocks.append(self.evaluation.summary())
-        return "\n".join(blocks)
+        return render_summary(
+            "train.txt", n_clicks=self.n_clicks, ranker=self.ranker, model=model_of(self.ranker),
+            settings=self.ranker.get_params(), chosen=chosen_settings(self.ranker),
+            evaluation=self.evaluation,
+            warnings=() if self.evaluation is None else self.evaluation.warnings,
+        )  # fmt: skip
 
 
-def named_leaks(leaks: tuple[Leak, ...], accepted: tuple[str, ...] = ()) -> str:
-    """Return the names of features that leak and are not accepted, as text."""
+def describe_leaks(leaks: tuple[Leak, ...], accepted: tuple[str, ...] = ()) -> str:
+    """Return why there is no verdict, if a feature leaks and is not accepted."""
     names = dict.fromkeys(leak.name for leak in leaks if leak.name not in accepted)
-    return list_names(list(names)) if names else ""
+    if not names:
+        return ""
+    return (
+        f"{list_names(list(names))} was computed from the clicks that evaluate it. Leave it out "
+        "(--exclude), compute it from earlier clicks only, or, if it was, confirm that "
+        "(--accept-features)"
+    )
 
 
-def _describe_imitation(ranker: ClickRanker) -> str:
-    """Return in words how well a ranker imitates the logging policy."""
-    text = "So the saved ranker ranks like your current one, as far as the features allow"
-    served = ranker.served_
-    if served is None:
-        return f"{text}."
-    return f"{text}: {served.agreement:.0%} of the pairs of items are in the order of the log."
+def describe_kept(ranker: ClickRanker) -> str:
+    """Return why a ranker ranks like the current one, and how well it does, if it does."""
+    path = getattr(ranker, "path_", None)
+    if path is None or not path.keeps_logged:
+        return ""
+    if path.keeps == "previous":
+        return str(path.sentence)
+    text = f"{path.sentence} So the saved ranker ranks like your current one, as far as the "
+    if ranker.served_ is None:
+        return f"{text}features allow."
+    pairs = f"{ranker.served_.agreement:.0%} of the pairs of items are in the order of the log"
+    return f"{text}features allow: {pairs}."
+
+
+def gain_record(gain: Gain, *, is_identified: bool) -> dict[str, Any]:
+    """Return the figures of a gain for a ranker's file and its card."""
+    return {
+        "metric": gain.metric, "estimator": gain.new.estimator, "per": gain.new.per,
+        "relative": gain.relative, "relative_low": gain.relative_low,
+        "relative_high": gain.relative_high, "confidence": gain.confidence,
+        "is_identified": is_identified, "logged": gain.logged.value, "new": gain.new.value,
+    }  # fmt: skip

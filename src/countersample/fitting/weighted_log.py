@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from countersample._progress import get_logger
-from countersample.data import RankingDataset
 from countersample.errors import DataError, ParameterError
 from countersample.fitting.propensity_source import LOGGED, find_propensities
 from countersample.logs.days import weighted
@@ -18,7 +15,7 @@ from countersample.metrics import parse_additive
 from countersample.options import CONFIDENCE, METRIC
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    import numpy as np
 
     from countersample._arrays import Ints
     from countersample._progress import Progress
@@ -32,41 +29,55 @@ MAX_WITHOUT_FEATURES = 0.01  # of the pairs that were shown: more is worth a war
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedLog:
-    """A log with its propensities and features.
+class JoinedLog:
+    """Counts of a log with their propensities and features."""
 
-    Attributes
-    ----------
-    check : LogCheck
-    matched : Matched
-        Its counts, matched with the rows of the dataset.
-    source : PropensitySource
-    shown : ClickLog
-        Everything that was shown and has features.
-    training : ClickLog
-        The same, with recent days weighted by the half-life.
-    join : JoinReport
-    rows : int array
-        The row of the counts that each row of `shown` comes from.
-    metric : str
-        By default limited to the positions that a page shows.
-    warnings : tuple of str
-    """
-
-    check: LogCheck
-    matched: Matched
+    matched: Matched  # the counts, matched with the rows of the dataset
     source: PropensitySource
-    shown: ClickLog
-    training: ClickLog
+    shown: ClickLog  # everything that was shown and has features
+    training: ClickLog  # the same, with recent days weighted by the half-life
     join: JoinReport
-    rows: Ints
-    metric: str
-    warnings: tuple[str, ...]
+    rows: Ints  # the row of the counts that each row of `shown` comes from
 
     @property
     def is_complete(self) -> bool:
         """Whether items that were shown and never clicked are counted one by one."""
         return self.matched.counts.rest is None
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedLog(JoinedLog):
+    """A log that is checked and joined, and the metric that it can estimate."""
+
+    check: LogCheck
+    metric: str  # by default limited to the positions that a page shows
+    warnings: tuple[str, ...]
+
+
+def join_log(
+    impressions: Impressions,
+    counts: PositionCounts,
+    features: FeatureTable,
+    propensities: PropensityOptions,
+    *,
+    source: PropensitySource | None = None,
+    **settings: Any,  # noqa: ANN401 (of find_propensities)
+) -> JoinedLog:
+    """Join the counts of a log to features and propensities, which by default are estimated."""
+    exposure = propensities.exposure
+    matched = Matched.of(counts, features.dataset, features.item_ids)
+    recent = replace(matched, counts=weighted(impressions, counts))
+    if source is None:
+        source = find_propensities(
+            impressions, recent.counts, propensities, with_features=recent.with_features,
+            **settings,
+        )  # fmt: skip
+    unaged = source.without_half_life(impressions, counts)
+    shown, join, rows = matched.shown(unaged, exposure=exposure)
+    training = shown
+    if impressions.half_life is not None:
+        training = recent.shown(source.propensities, exposure=exposure)[0]
+    return JoinedLog(matched, source, shown, training, join, rows)
 
 
 def weight_log(
@@ -79,38 +90,41 @@ def weight_log(
     progress: Progress,
 ) -> WeightedLog:
     """Check a log, estimate its propensities, and join it to the features."""
-    missing, exposure = propensities.missing, propensities.exposure
     progress.part(0.4, "checking the log").update(0.0)
-    start = time.perf_counter()
-    check = impressions.check(randomized=propensities.randomized)
-    _check_log(check, missing)
-    _log_counts(check.counts, features.dataset, time.perf_counter() - start)
+    check = _check_log(impressions, propensities)
     last_position = int(check.counts.position.max())
     name, _, cut_off = METRIC.partition("@")
     metric = evaluation.metric or f"{name}@{min(int(cut_off), last_position)}"
-    matched = Matched.of(check.counts, features.dataset, features.item_ids)
     progress.part(0.6, "estimating propensities").update(0.0)
-    recent = replace(matched, counts=weighted(impressions, check.counts))
-    source = find_propensities(
-        impressions, recent, propensities, confidence=evaluation.confidence, rng=rng
-    )
+    log = join_log(
+        impressions, check.counts, features, propensities, confidence=evaluation.confidence,
+        rng=rng,
+    )  # fmt: skip
+    join, source = log.join, log.source
     logger.info("propensities: %s", source.source, extra={"source": source.source})
-    unaged = source.without_half_life(impressions, matched.counts)
-    shown, join, rows = matched.shown(unaged, exposure=exposure)
-    training = shown
-    if impressions.half_life is not None:
-        training = recent.shown(source.propensities, exposure=exposure)[0]
-    if join.n_skipped and missing == "error":
+    if join.n_skipped and propensities.missing == "error":
         raise DataError(
             f"{join.sentence()}; add them, or leave those clicks out with missing='skip' "
             "(--missing skip)"
         )
-    warnings = (
-        *features.warnings, *check.warnings,
-        *([as_sentence(join.sentence())] if join.n_skipped else []),
-        *_warn_if_unmatched(join), *source.warnings, *_warn_if_too_deep(metric, last_position),
-    )  # fmt: skip
-    return WeightedLog(check, matched, source, shown, training, join, rows, metric, warnings)
+    warnings = [*features.warnings, *check.warnings]
+    if join.n_skipped:
+        warnings.append(as_sentence(join.sentence()))
+    share = join.n_pairs_without_features / join.n_pairs
+    if share > MAX_WITHOUT_FEATURES:
+        warnings.append(
+            f"{share:.0%} of the query-item pairs that were shown have no features: the new "
+            "ranking leaves them out, and ranks the items below them higher than a page with them "
+            "would."
+        )
+    warnings += source.warnings
+    depth = parse_additive(metric)[1]
+    if depth is not None and depth > last_position:
+        warnings.append(
+            f"The log shows no more than {last_position} items, and {metric} counts more ranks: "
+            "the gain includes what a longer page would add."
+        )
+    return WeightedLog(**vars(log), check=check, metric=metric, warnings=tuple(warnings))
 
 
 def estimate_propensities(
@@ -138,73 +152,37 @@ def estimate_propensities(
             f"{impressions.source}: the log has a column 'propensity', which fit takes as it is: "
             "to estimate them name a method, such as all-pairs"
         )
-    check = impressions.check(randomized=options.randomized)
-    _check_log(check, options.missing)
-    if features is None:
-        no_items = RankingDataset(
-            np.zeros((0, 0), np.float32), np.zeros(0, np.float32), np.zeros(1, np.int64),
-            np.zeros(0),
-        )  # fmt: skip
-        unmatched = np.full(len(check.counts), -1, np.int64)
-        matched: Matched = _Featureless(check.counts, no_items, unmatched, unmatched)
-    else:
-        matched = Matched.of(check.counts, features.dataset, features.item_ids)
-    source = find_propensities(impressions, matched, options, confidence=confidence, rng=rng)
+    check = _check_log(impressions, options)
+    with_features = None
+    if features is not None:
+        with_features = Matched.of(check.counts, features.dataset, features.item_ids).with_features
+    source = find_propensities(
+        impressions, check.counts, options, with_features=with_features, confidence=confidence,
+        rng=rng,
+    )  # fmt: skip
     return check, source
 
 
-@dataclass(frozen=True, eq=False)
-class _Featureless(Matched):
-    """Counts of a log whose items have no features."""
-
-    def with_features(self) -> tuple[PositionCounts, NDArray[np.float32]]:
-        raise DataError("regression-em needs the features of items: give them (--features)")
-
-
-def _log_counts(counts: PositionCounts, dataset: RankingDataset, seconds: float) -> None:
-    n_queries = len(counts.query_ids)
-    logger.info(
-        "log counted in %.1f s: %d impressions, %d clicks, %d queries; features of %d items",
-        seconds, counts.n_impressions, counts.n_clicks, n_queries, dataset.n_items,
-        extra={
-            "seconds": round(seconds, 3), "n_impressions": counts.n_impressions,
-            "n_clicks": counts.n_clicks, "n_queries": n_queries, "n_items": dataset.n_items,
-            "n_features": dataset.n_features,
-        },
-    )  # fmt: skip
-
-
-def _check_log(check: LogCheck, missing: str) -> None:
+def _check_log(impressions: Impressions, options: PropensityOptions) -> LogCheck:
+    """Count a log; raise an error if rows are impossible, or if it has no clicks."""
+    start = time.perf_counter()
+    check = impressions.check(randomized=options.randomized)
     problem = check.problems.sentence(has_impressions="impressions" in check.columns)
-    if problem is not None and missing == "error":
+    if problem is not None and options.missing == "error":
         raise DataError(
             f"{check.source}: {problem}; correct them, or leave those rows out with missing='skip' "
             "(--missing skip)"
         )
-    if not check.counts.n_clicks:
+    counts = check.counts
+    if not counts.n_clicks:
         raise DataError(f"{check.source}: the log has no click, so there is nothing to learn from")
-
-
-def _warn_if_unmatched(join: JoinReport) -> list[str]:
-    share = join.n_pairs_without_features / join.n_pairs
-    if share <= MAX_WITHOUT_FEATURES:
-        return []
-    warning = (
-        f"{share:.0%} of the query-item pairs that were shown have no features: the new ranking "
-        "leaves them out, and ranks the items below them higher than a page with them would."
-    )
-    return [warning]
-
-
-def _warn_if_too_deep(metric: str, last_position: int) -> list[str]:
-    cut_off = parse_additive(metric)[1]
-    if cut_off is None or cut_off <= last_position:
-        return []
-    warning = (
-        f"The log shows no more than {last_position} items, and {metric} counts more ranks: the "
-        "gain includes what a longer page would add."
-    )
-    return [warning]
+    numbers = {
+        "seconds": round(time.perf_counter() - start, 3), "n_impressions": counts.n_impressions,
+        "n_clicks": counts.n_clicks, "n_queries": len(counts.query_ids),
+    }  # fmt: skip
+    text = "log counted in %.1f s: %d impressions, %d clicks, %d queries"
+    logger.info(text, *numbers.values(), extra=numbers)
+    return check
 
 
 def as_sentence(text: str) -> str:
