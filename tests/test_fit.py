@@ -1,7 +1,6 @@
 """`fit_from_impressions`: the ranker is better, its gain is the true one, doubts are reported."""
 
 import json
-import re
 from dataclasses import replace
 from functools import partialmethod
 
@@ -11,9 +10,9 @@ import pyarrow.compute as pc
 import pytest
 from conftest import SEED
 from requirements import need
-from shops import load_example, make, opened
+from shops import KNOWN, load_example, make, opened, usual_fit, usual_shop, with_column
 
-from countersample import CounterSampleRanker, PositionBias
+from countersample import CounterSampleRanker
 from countersample.errors import DataError, ParameterError
 from countersample.fitting import fit_from_impressions, write_page
 from countersample.gbdt import GBDTRanker
@@ -23,18 +22,7 @@ from countersample.propensity import Propensities
 from countersample.torch import NeuralRanker
 
 true_gain = load_example("log_to_ranker").true_gain
-KNOWN = PositionBias(1.0)
 slow = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def shop():
-    return make(SEED)
-
-
-@pytest.fixture(scope="module")
-def fit(shop):
-    return fit_from_impressions(*opened(*shop), seed=SEED)
 
 
 @slow
@@ -51,8 +39,8 @@ class TestTruth:
             covered.append(fit.gain.relative_low <= truth <= fit.gain.relative_high)
         assert sum(covered) >= 4
 
-    def test_the_curve_is_the_true_one(self, fit):
-        truth, curve = 1 / np.arange(1, 11), fit.propensity_source.curve
+    def test_the_curve_is_the_true_one(self):
+        truth, curve = 1 / np.arange(1, 11), usual_fit().propensity_source.curve
         assert ((curve.low <= truth) & (truth <= curve.high)).mean() >= 0.7
 
     def test_no_gain_if_clicks_do_not_depend_on_the_item(self):
@@ -62,8 +50,7 @@ class TestTruth:
         for seed in range(5):
             log, features = make([SEED, seed], sessions=1000)
             blind = rng.random(len(log)) < 0.3 / log["position"].to_numpy()
-            place = log.column_names.index("click")
-            log = log.set_column(place, "click", [blind.astype(np.int8)])
+            log = with_column(log, "click", blind.astype(np.int8))
             fit = fit_from_impressions(*opened(log, features), propensities=KNOWN)
             errors.append(fit.is_better or fit.gain.high < 0)
         assert sum(errors) <= 2
@@ -74,83 +61,70 @@ class TestTruth:
     ("low", "high", "outcome"),
     [(0.01, 0.2, "better"), (-0.01, 0.2, "not shown"), (-0.2, -0.01, "worse")],
 )
-def test_the_verdict_follows_the_interval(fit, low, high, outcome):
-    gain = replace(fit.gain, relative_low=low, relative_high=high, relative=0.1)
-    changed = replace(fit, gain=gain)
+def test_the_verdict_follows_the_interval(low, high, outcome):
+    gain = replace(usual_fit().gain, relative_low=low, relative_high=high, relative=0.1)
+    changed = replace(usual_fit(), gain=gain)
     assert changed.decision.outcome == outcome
     assert changed.is_better is (outcome == "better")
     assert changed.verdict in changed._repr_html_()
 
 
 @slow
-class TestRepeatable:
-    def test_the_order_of_rows_and_labels_do_not_matter(self, fit, shop):
-        log, features = shop
-        shuffled = log.take(np.random.default_rng(SEED).permutation(len(log)))
-        again = fit_from_impressions(*opened(shuffled, features.drop_columns("label")), seed=SEED)
-        assert (again.ranker.weights_ == fit.ranker.weights_).all()
-
-    def test_progress_never_goes_back(self, shop):
-        steps = []
-        fit_from_impressions(*opened(*shop), propensities=KNOWN,
-                             progress=lambda name, share: steps.append((name, share)))  # fmt: skip
-        shares = [share for _, share in steps]
-        assert shares == sorted(shares)
-        assert 0 <= shares[0] <= shares[-1] <= 1
-        assert len({name for name, _ in steps}) == 4
+def test_the_order_of_rows_and_labels_do_not_matter():
+    log, features = usual_shop()
+    shuffled = log.take(np.random.default_rng(SEED).permutation(len(log)))
+    again = fit_from_impressions(*opened(shuffled, features.drop_columns("label")), seed=SEED)
+    assert (again.ranker.weights_ == usual_fit().ranker.weights_).all()
 
 
-def neural():
-    need("torch")
-    return NeuralRanker(hidden=(8,), epochs=4, patience=2)
-
-
-def boosted(backend):
-    need(backend)
-    return GBDTRanker(backend=backend, n_trees=40, patience=5)
+@slow
+def test_progress_never_goes_back():
+    steps = []
+    fit_from_impressions(*opened(*usual_shop()), propensities=KNOWN,
+                         progress=lambda name, share: steps.append((name, share)))  # fmt: skip
+    shares = [share for _, share in steps]
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] <= shares[-1] <= 1
+    assert len({name for name, _ in steps}) == 4
 
 
 RANKERS = {
     "linear": lambda: CounterSampleRanker(learning_rate=0.001, steps=3000, average=False),
-    "neural": neural,
-    "lightgbm": lambda: boosted("lightgbm"),
-    "xgboost": lambda: boosted("xgboost"),
+    "torch": lambda: NeuralRanker(hidden=(8,), epochs=4, patience=2),
+    "lightgbm": lambda: GBDTRanker(backend="lightgbm", n_trees=40, patience=5),
+    "xgboost": lambda: GBDTRanker(backend="xgboost", n_trees=40, patience=5),
 }
 
 
-class TestAnyRanker:
-    @slow
-    @pytest.mark.parametrize("name", RANKERS)
-    def test_gain_and_page(self, name, shop, tmp_path):
-        ranker = RANKERS[name]()
-        before = ranker.get_params()
-        log, features = shop
-        fit = fit_from_impressions(
-            *opened(log, features), ranker=ranker, propensities=KNOWN, seed=SEED
-        )
-        assert ranker.get_params() == before  # a copy is trained
-        assert not hasattr(ranker, "scorer_")
-        assert fit.is_better
-        assert abs(true_gain(fit, read_features(features).dataset) - fit.gain.relative) < 0.1
-        assert fit.settings["model"] == ranker.kind
-        assert (fit.path is None) == (name == "linear")  # which has a learning rate
-        assert json.loads(json.dumps(fit.to_dict()))["clip"] == fit.ranker.clip_
-        assert fit.ranker.random_state == SEED
-        write_page(tmp_path / "page.html", fit, command="")
-        page = (tmp_path / "page.html").read_text("utf-8")
-        assert ("in the course of training" in page) == (name == "linear")
-        learned = {"linear": "The largest weights", "neural": None}.get(name, "most splits")
-        assert (learned is None and "What it learned" not in page) or learned in page
+@slow
+@pytest.mark.parametrize("name", RANKERS)
+def test_any_ranker_has_a_gain_and_a_page(name, tmp_path):
+    if name != "linear":
+        need(name)
+    ranker = RANKERS[name]()
+    before = ranker.get_params()
+    fit = fit_from_impressions(*opened(*usual_shop()), ranker=ranker, propensities=KNOWN, seed=SEED)
+    assert ranker.get_params() == before  # a copy is trained
+    assert not hasattr(ranker, "scorer_")
+    assert fit.is_better
+    truth = true_gain(fit, read_features(usual_shop()[1]).dataset)
+    assert abs(truth - fit.gain.relative) < 0.1
+    assert fit.settings["model"] == ranker.kind
+    assert (fit.path is None) == (name == "linear")  # which has a learning rate
+    assert json.loads(json.dumps(fit.to_dict()))["clip"] == fit.ranker.clip_
+    assert fit.ranker.random_state == SEED
+    write_page(tmp_path / "page.html", fit, command="")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert ("in the course of training" in page) == (name == "linear")
+    learned = {"linear": "The largest weights", "torch": None}.get(name, "most splits")
+    assert (learned is None and "What it learned" not in page) or learned in page
 
-    def test_a_ranker_selects_by_its_own_metric(self, shop):
-        ranker = CounterSampleRanker(steps=200, random_state=5)
-        fit = fit_from_impressions(*opened(*shop), ranker=ranker, propensities=KNOWN, seed=SEED)
-        assert fit.path.metric == ranker.metric
-        assert fit.ranker.random_state == 5
 
-    def test_what_is_no_ranker(self, shop):
-        with pytest.raises(ParameterError, match="ranker is 'linear', expected RankerOptions, or"):
-            fit_from_impressions(*opened(*shop), ranker="linear")
+def test_a_ranker_selects_by_its_own_metric():
+    ranker = CounterSampleRanker(steps=200, random_state=5)
+    fit = fit_from_impressions(*opened(*usual_shop()), ranker=ranker, propensities=KNOWN, seed=SEED)
+    assert fit.path.metric == ranker.metric
+    assert fit.ranker.random_state == 5
 
 
 @slow
@@ -162,8 +136,9 @@ class TestWarnings:
         (warning,) = [text for text in fit.warnings if "does not identify" in text]
         assert "in position 1 and in positions 2–10" in warning
 
-    def test_thin_support(self, shop):
-        fit = fit_from_impressions(*opened(shop[0].slice(0, 700), shop[1]), propensities=KNOWN)
+    def test_thin_support(self):
+        log, features = usual_shop()
+        fit = fit_from_impressions(*opened(log.slice(0, 700), features), propensities=KNOWN)
         assert any(text.startswith("Thin support") for text in fit.warnings)
 
     def test_methods_that_disagree(self):
@@ -172,50 +147,51 @@ class TestWarnings:
         rng = np.random.default_rng(SEED)
         by_price = np.array(log["policy"].to_pylist()) == "by-price"
         click = log["click"].to_numpy() | (by_price & (rng.random(len(log)) < 0.25))
-        log = log.set_column(log.column_names.index("click"), "click", [click.astype(np.int8)])
-        fit = fit_from_impressions(*opened(log, features))
+        fit = fit_from_impressions(
+            *opened(with_column(log, "click", click.astype(np.int8)), features)
+        )
         assert not fit.propensity_source.cross_check.is_agreed
         assert any("propensities is in doubt" in text for text in fit.warnings)
 
-    def test_missing_features_are_an_error_or_a_warning(self, shop):
-        some = opened(shop[0], shop[1].slice(10))  # without the items of the first query
+    def test_missing_features_are_an_error_or_a_warning(self):
+        log, features = usual_shop()
+        some = opened(log, features.slice(10))  # without the items of the first query
         with pytest.raises(DataError, match=r"clicks cannot be used: .* without features"):
             fit_from_impressions(*some, propensities=KNOWN)
         options = PropensityOptions(known=KNOWN, missing="skip")
         fit = fit_from_impressions(*some, propensities=options)
         (warning,) = [text for text in fit.warnings if "cannot be used" in text]
-        assert fit.join.n_skipped > 0
         assert f"{fit.join.n_skipped:,} of {fit.join.n_clicks:,} clicks" in warning
 
 
 @slow
 class TestPropensities:
-    def test_the_log_has_its_own(self, shop):
-        log, features = shop
+    def test_the_log_has_its_own(self):
+        log, features = usual_shop()
         frame = log.to_pandas()
         examined = (1 / frame.position).groupby([frame.query_id, frame.item_id]).transform("sum")
         sessions = frame.groupby("query_id").session.transform("nunique")
         own = log.append_column("propensity", [(examined / sessions).to_numpy()])
         ips = EvaluationOptions(estimator="ips")
         logged = fit_from_impressions(*opened(own, features), evaluation=ips)
-        known = fit_from_impressions(*opened(*shop), propensities=KNOWN, evaluation=ips)
+        known = fit_from_impressions(*opened(log, features), propensities=KNOWN, evaluation=ips)
         assert logged.propensity_source.source == "the log's own column 'propensity'"
         a, b = logged.ranker.weights_, known.ranker.weights_
         assert a @ b > 0.99 * np.linalg.norm(a) * np.linalg.norm(b)
         assert np.isclose(logged.gain.relative, known.gain.relative, rtol=0.2)
 
-    def test_a_known_curve_and_its_ends(self, shop):
+    def test_a_known_curve_and_its_ends(self):
         """The gain lies nearly between the gains at the ends of the curve."""
         value = 1 / np.arange(1, 11)
         curve = Propensities(value, 0.9 * value, np.minimum(1.1 * value, 1), np.ones(10), "em")
-        fit = fit_from_impressions(*opened(*shop), propensities=curve)
+        fit = fit_from_impressions(*opened(*usual_shop()), propensities=curve)
         assert fit.propensity_source.curve is curve
         assert fit.propensity_source.cross_check is None
         low, high = fit.gain_at_ends
         assert min(low, high) - 0.01 < fit.gain.relative < max(low, high) + 0.01
 
-    def test_one_position_needs_known_propensities(self, shop):
-        log, features = shop
+    def test_one_position_needs_known_propensities(self):
+        log, features = usual_shop()
         top = opened(log.filter(pc.equal(log["position"], 1)), features)
         with pytest.raises(DataError, match=r"position 1 only.*--gamma.*shuffle the results"):
             fit_from_impressions(*top)
@@ -223,7 +199,7 @@ class TestPropensities:
 
     def test_a_shuffled_share(self):
         rng = np.random.default_rng(SEED)
-        log, features = make(SEED)
+        log, features = usual_shop()
         moved = log.to_pandas()
         some = moved["session"] % 2 == 0
         order = moved[some].assign(key=rng.random(some.sum())).sort_values(["session", "key"])
@@ -248,11 +224,12 @@ class TestPropensities:
     [
         ({"propensities": PropensityOptions(randomized="x")}, "randomized is 'x', expected a poli"),
         ({"evaluation": EvaluationOptions(estimator="clipped")}, "estimator is 'clipped'"),
+        ({"ranker": "linear"}, "ranker is 'linear', expected RankerOptions, or"),
     ],
-)  # fmt: skip
-def test_wrong_arguments(shop, options, error):
-    with pytest.raises(ParameterError, match=re.escape(error)):
-        fit_from_impressions(*opened(*shop), **options)
+)
+def test_wrong_arguments(options, error):
+    with pytest.raises(ParameterError, match=error):
+        fit_from_impressions(*opened(*usual_shop()), **options)
 
 
 @slow

@@ -11,7 +11,7 @@ import pytest
 from conftest import SEED
 from pyarrow import csv, parquet
 from requirements import need
-from shops import make
+from shops import make, with_column
 
 from countersample import fitting
 from countersample.errors import CounterSampleError
@@ -34,34 +34,20 @@ def folder(shop, tmp_path, monkeypatch):
     return tmp_path
 
 
-def replaced(table, name, values):
-    return table.set_column(table.column_names.index(name), name, [values])
-
-
 class TestResult:
     def test_summary_and_files(self, run, folder):
-        printed = run(*FIT)
-        for part in (
-            "clicks used",
-            "estimated by all-pairs; ",
-            "new ranker",
-            "evaluated on",
-        ):
+        printed = run(*FIT, "--transform", "log")
+        for part in ("clicks used", "estimated by all-pairs; ", "new ranker", "evaluated on"):
             assert part in printed
-        assert printed.splitlines()[-1] == (
-            "The ranker is in ranker.json; the report is in ranker.html"
-        )
+        closing = "The ranker is in ranker.json; the report is in ranker.html"
+        assert printed.splitlines()[-1] == closing
         page = (folder / "ranker.html").read_text("utf-8")
-        assert f"countersample {' '.join(FIT)}" in page
-        assert load_ranker("ranker.json").n_features_in_ == 5
+        assert f"countersample {' '.join(FIT)} --transform log" in page
+        assert "log, then minmax" in page
+        ranker = load_ranker("ranker.json")
+        assert (ranker.n_features_in_, ranker.feature_transform_) == (5, "log")
         names = {"log.parquet", "features.parquet", "ranker.json", "ranker.html"}
         assert {path.name for path in folder.iterdir()} == names
-
-    def test_transforms_are_saved_and_shown(self, run, folder):
-        run(*FIT, "--transform", "log")
-        ranker = load_ranker("ranker.json")
-        assert (ranker.feature_transform, ranker.feature_transform_) == ("log", "log")
-        assert "log, then minmax" in (folder / "ranker.html").read_text("utf-8")
 
     def test_json_has_no_ids(self, run, folder):
         printed = run(*FIT, "--gamma", "1", "--report", "page.html", "--json")
@@ -81,22 +67,17 @@ class TestResult:
 
     def test_contexts_values_and_joined_queries(self, run, shop, rng):
         log, _ = shop
-        n = len(log)
-        upper = pc.utf8_upper(log["query_id"])
-        is_upper = pa.array(rng.random(n) < 0.5)
-        log = replaced(log, "query_id", pc.if_else(is_upper, upper, log["query_id"]))
-        session = log["session"].to_numpy()
-        device = np.where(session % 2, "phone", "desktop")
+        is_upper = pa.array(rng.random(len(log)) < 0.5)
+        upper = pc.if_else(is_upper, pc.utf8_upper(log["query_id"]), log["query_id"])
+        device = np.where(log["session"].to_numpy() % 2, "phone", "desktop")
         event = np.where(log["click"].to_numpy() == 1, "buy", "view")
-        log = log.append_column("device", pa.array(device)).append_column("event", pa.array(event))
-        parquet.write_table(log, "log.parquet")
-        printed = run(
-            *FIT, "--context", "device", "--values", "buy=2", "--join-queries", "--json",
-        )  # fmt: skip
-        found = json.loads(printed)
-        assert found["join"]["n_clicks"] == pc.sum(log["click"]).as_py()
-        assert set(found["propensities"]["contexts"]["curves"]) == {"desktop", "phone"}
-        assert found["propensities"]["source"].endswith("in each of 2 contexts")
+        log = with_column(log, "query_id", upper).append_column("device", pa.array(device))
+        parquet.write_table(log.append_column("event", pa.array(event)), "log.parquet")
+        figures = json.loads(run(*FIT, "--context", "device", "--values", "buy=2",
+                                 "--join-queries", "--json"))  # fmt: skip
+        assert figures["join"]["n_clicks"] == pc.sum(log["click"]).as_py()
+        assert set(figures["propensities"]["contexts"]["curves"]) == {"desktop", "phone"}
+        assert figures["propensities"]["source"].endswith("in each of 2 contexts")
 
     @pytest.mark.parametrize(("low", "high", "code"), [(0.1, 0.2, 0), (-0.1, 0.2, 3), (-2, -1, 4)])
     def test_exit_codes(self, run, monkeypatch, low, high, code):
@@ -109,61 +90,48 @@ class TestResult:
         monkeypatch.setattr(fitting, "fit_from_impressions", change_gain)
         printed = run(*FIT, "--gamma", "1", "--fail-unless-better", code=code)
         assert {0: "is better", 3: "is not shown to", 4: "is worse"}[code] in printed
-        run(*FIT, "--gamma", "1")
 
-    def test_other_names_of_columns_from_csv(self, run, shop):
-        table = shop[0].select(["query_id", "item_id", "position", "click"])
+    def test_other_forms_of_the_input_give_the_same_ranker(self, run, shop):
+        log, features = shop
+        names = [name for name in features.column_names if name not in {"query_id", "item_id"}]
+        used = [name for name in names if name != "label"][1:3]
+        run(*FIT, "--gamma", "1", "--include", ",".join(used))
+        ranker = load_ranker("ranker.json")
+        assert ranker.feature_names_in_.tolist() == used
+        table = log.select(["query_id", "item_id", "position", "click"])
         csv.write_csv(table.rename_columns(["q", "doc", "rank", "clicked"]), "log.csv")
-        names = "query_id=q,item_id=doc,position=rank,click=clicked"
-        run("fit", "log.csv", *FIT[2:], "--columns", names, "--gamma", "1")
-        first = load_ranker("ranker.json").weights_
-        run(*FIT, "--gamma", "1")
-        assert (load_ranker("ranker.json").weights_ == first).all()
+        columns = "query_id=q,item_id=doc,position=rank,click=clicked"
+        others = ", ".join(name for name in names if name not in {*used, "label"})
+        run("fit", "log.csv", *FIT[2:], "--columns", columns, "--gamma", "1", "--exclude", others)
+        assert (load_ranker("ranker.json").weights_ == ranker.weights_).all()
 
-    def test_saved_propensities(self, run):
-        run(*FIT, "--propensity-method", "all-pairs", "--json")
+    def test_saved_propensities(self, run, folder):
         figures = json.loads(run(*FIT, "--json"))
-        with open("looks.json", "w", encoding="utf-8") as file:  # noqa: PTH123
-            json.dump(figures["propensities"]["curve"], file)
-        again = json.loads(run(*FIT, "--propensities", "looks.json", "--json"))
+        curve = json.dumps(figures["propensities"]["curve"])
+        (folder / "curve.json").write_text(curve, encoding="utf-8")
+        again = json.loads(run(*FIT, "--propensities", "curve.json", "--json"))
         assert again["gain"]["value"] == pytest.approx(figures["gain"]["value"])
 
-    def test_features_are_chosen_by_name(self, run, shop):
-        names = [name for name in shop[1].column_names if name not in {"query_id", "item_id"}]
-        kept = [name for name in names if name != "label"][1:3]
-        run(*FIT, "--gamma", "1", "--include", ",".join(kept))
-        first = load_ranker("ranker.json")
-        assert first.feature_names_in_.tolist() == kept
-        dropped = ", ".join(name for name in names if name not in {*kept, "label"})
-        run(*FIT, "--gamma", "1", "--exclude", dropped)
-        assert (load_ranker("ranker.json").weights_ == first.weights_).all()
 
-    def test_rows_left_out_are_warned_about(self, run, shop):
-        parquet.write_table(shop[1].slice(10), "features.parquet")
-        printed = run(*FIT, "--gamma", "1", "--missing", "skip")
-        assert "Warning: " in printed
-        assert "clicks cannot be used" in " ".join(printed.split())
+@pytest.mark.parametrize("model", ["neural", "lightgbm", "xgboost"])
+def test_the_model_and_the_metric_are_passed_on(run, monkeypatch, model):
+    need("torch" if model == "neural" else model)
+
+    def spy(*_, ranker, evaluation, seed, **__):
+        raise CounterSampleError(f"{ranker.model}, {evaluation.metric}, seed {seed}")
+
+    monkeypatch.setattr("countersample.fitting.fit_from_impressions", spy)
+    line = run(*FIT, "--model", model, "--metric", "dcg@5", "--seed", 7, fails=True)
+    assert line.endswith(f"{model}, dcg@5, seed 7")
 
 
-class TestModels:
-    @pytest.mark.parametrize("model", ["neural", "lightgbm", "xgboost"])
-    def test_what_is_trained(self, run, monkeypatch, model):
-        need("torch" if model == "neural" else model)
-
-        def spy(*_, ranker, evaluation, seed, **__):
-            raise CounterSampleError(f"{ranker.model}, {evaluation.metric}, seed {seed}")
-
-        monkeypatch.setattr("countersample.fitting.fit_from_impressions", spy)
-        told = run(*FIT, "--model", model, "--metric", "dcg@5", "--seed", 7, fails=True)
-        assert told.endswith(f"{model}, dcg@5, seed 7")
-
-    def test_from_a_log_to_trees(self, run, folder):
-        found = json.loads(run(*FIT, "--gamma", "1", "--model", "lightgbm", "--json"))
-        assert found["gain"]["new"]["metric"] == "dcg@10"
-        assert found["trees"] > 0
-        assert found["settings"]["model"] == load_ranker("ranker.json").kind == "boosted"
-        page = (folder / "ranker.html").read_text("utf-8")
-        assert "What it learned" in page
+def test_from_a_log_to_trees(run):
+    need("lightgbm")
+    figures = json.loads(run(*FIT, "--gamma", "1", "--model", "lightgbm", "--json"))
+    assert figures["trees"] > 0
+    assert figures["settings"]["model"] == load_ranker("ranker.json").kind == "boosted"
+    line = run(*FIT, "--model", "lightgbm", "--transform", "log", fails=True)
+    assert "transform is not an option of the model lightgbm: leave it out, as trees " in line
 
 
 class TestNothingHalfWritten:
@@ -182,14 +150,11 @@ class TestNothingHalfWritten:
 
     def test_an_old_ranker_stays_when_the_new_fails(self, run, folder, shop):
         (folder / "ranker.json").write_text("old")
-        parquet.write_table(replaced(shop[0], "click", np.zeros(len(shop[0]), int)), "log.parquet")
+        parquet.write_table(
+            with_column(shop[0], "click", np.zeros(len(shop[0]), int)), "log.parquet"
+        )
         run(*FIT, fails=True)
         assert (folder / "ranker.json").read_text() == "old"
-
-    def test_trees_take_no_transform(self, run):
-        need("lightgbm")
-        told = run(*FIT, "--model", "lightgbm", "--transform", "log", fails=True)
-        assert "transform is not an option of the model lightgbm: leave it out, as trees " in told
 
     @pytest.mark.parametrize(
         ("more", "error"),
@@ -200,10 +165,7 @@ class TestNothingHalfWritten:
             (["--gamma", "1", "--propensities", "x.json"], "both given, expected one of them"),
             (["--propensities", "x.json"], "x.json: no such file"),
             (["--gamma", "-1"], "gamma is -1.0, expected a number of at least 0"),
-            (
-                ["--propensity-method", "guess"],
-                "--propensity-method is 'guess', expected one of auto",
-            ),
+            (["--propensity-method", "guess"], "-method is 'guess', expected one of auto"),
             (["--model", "svm"], "--model is 'svm', expected one of linear, neural, lightgbm"),
             (["--transform", "square"], "--transform is 'square', expected one of log, root, q"),
             (["--missing", "drop"], "--missing is 'drop', expected one of error, skip"),
@@ -223,7 +185,7 @@ SPOILED = {  # a log or features that cannot be used, and what the sentence has
         ["no column 'position': the columns are session, policy", "--columns"],
     ),
     "position 0": (
-        lambda log, table: (replaced(log, "position", log["position"].to_numpy() - 1), table),
+        lambda log, table: (with_column(log, "position", log["position"].to_numpy() - 1), table),
         ["position", "(such as 0)", "--missing skip"],
     ),
     "clicks without impressions": (
@@ -231,7 +193,7 @@ SPOILED = {  # a log or features that cannot be used, and what the sentence has
         ["no impression", "--missing skip"],
     ),
     "no click": (
-        lambda log, table: (replaced(log, "click", np.zeros(len(log), int)), table),
+        lambda log, table: (with_column(log, "click", np.zeros(len(log), int)), table),
         ["no click", "nothing to learn"],
     ),
     "one position": (
@@ -244,13 +206,13 @@ SPOILED = {  # a log or features that cannot be used, and what the sentence has
     ),
     "other items": (
         lambda log, table: (
-            log, replaced(table, "item_id", pa.array([f"other-{k}" for k in range(len(table))])),
+            log, with_column(table, "item_id", pa.array([f"other-{k}" for k in range(len(table))])),
         ),
         ["no click has both features and a propensity", "ids"],
     ),
     "ids of another type": (
         lambda log, table: (
-            log, replaced(table, "query_id", np.repeat(np.arange(len(table) // 10), 10)),
+            log, with_column(table, "query_id", np.repeat(np.arange(len(table) // 10), 10)),
         ),
         ["query ids of the log are text", "integers", "make them one"],
     ),
@@ -276,10 +238,9 @@ def test_mixed_types_of_ids(run, folder, shop):
     log = shop[0]
     (folder / "logs").mkdir()
     parquet.write_table(log, "logs/a.parquet")
-    numbers = replaced(log, "item_id", np.arange(len(log)))
-    parquet.write_table(numbers, "logs/b.parquet")
-    said = run("fit", "logs", *FIT[2:], fails=True)
-    assert "item_id is text in logs/a.parquet and integers in logs/b.parquet" in said
+    parquet.write_table(with_column(log, "item_id", np.arange(len(log))), "logs/b.parquet")
+    line = run("fit", "logs", *FIT[2:], fails=True)
+    assert "item_id is text in logs/a.parquet and integers in logs/b.parquet" in line
 
 
 def test_no_such_log(run):
@@ -292,11 +253,11 @@ class TestSpark:
         need("spark")
 
     def test_an_unreachable_master(self, run):
-        with socket.socket() as taken:  # bound but not listening, so nobody can connect
-            taken.bind(("127.0.0.1", 0))
-            master = f"spark://127.0.0.1:{taken.getsockname()[1]}"
-            said = run(*FIT, "--engine", "spark", "--master", master, fails=True)
-        assert "cannot be reached" in said
+        with socket.socket() as port:  # bound but not listening, so nobody can connect
+            port.bind(("127.0.0.1", 0))
+            master = f"spark://127.0.0.1:{port.getsockname()[1]}"
+            line = run(*FIT, "--engine", "spark", "--master", master, fails=True)
+        assert "cannot be reached" in line
 
     def test_no_java(self, run, monkeypatch, tmp_path):
         monkeypatch.delenv("JAVA_HOME", raising=False)

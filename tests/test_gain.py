@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from conftest import SEED
-from shops import make, opened
+from shops import KNOWN, known_fit, opened, top_five, usual_shop, with_column
 
-from countersample import CounterSampleRanker, PositionBias, synthetic
+from countersample import CounterSampleRanker
 from countersample._progress import Progress
 from countersample.clicks import simulate_impressions
 from countersample.errors import DataError, ParameterError
@@ -21,7 +21,6 @@ from countersample.metrics import item_ranks, rank_values
 from countersample.options import EvaluationOptions, PropensityOptions
 
 FIRST = datetime(2026, 3, 1)  # noqa: DTZ001 (a log without time zones)
-KNOWN = PositionBias(1.0)
 RELEVANCE = (0.1, 1.0)  # of items below and above the label 3
 slow = pytest.mark.slow
 
@@ -34,15 +33,15 @@ def stamp(log, *, days=10):
     return log.append_column("timestamp", pa.array(stamps, pa.timestamp("us")))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def shop():
-    return make(SEED)
+    return usual_shop()
 
 
 class TestQueries:
     def test_no_query_is_scored_by_its_own_clicks(self, shop):
         """More clicks on one query leave the scores of its fold as they are, and change others."""
-        fit = fit_from_impressions(*opened(*shop), propensities=KNOWN, seed=SEED)
+        fit = known_fit()
         dataset = read_features(shop[1]).dataset
         ranker = CounterSampleRanker(learning_rate=0.01, steps=300)
 
@@ -109,7 +108,7 @@ class TestTime:
         is_after = np.array([each.date() >= since for each in late["timestamp"].to_pylist()])
         click = late["click"].to_numpy().copy()
         click[is_after] = np.random.default_rng(SEED).permutation(click[is_after])
-        other = late.set_column(late.column_names.index("click"), "click", pa.array(click))
+        other = with_column(late, "click", pa.array(click))
         first, second = (
             hold_out_days(
                 CounterSampleRanker(learning_rate=0.01, steps=500, random_state=SEED),
@@ -169,9 +168,9 @@ def test_wrong_options(options, error):
         EvaluationOptions(**options)
 
 
-def test_the_interval_is_widened_on_the_log_scale(shop):
+def test_the_interval_is_widened_on_the_log_scale():
     """√(1 + 1/5) times as wide as the interval of the evaluated rankers."""
-    gain = fit_from_impressions(*opened(*shop), propensities=KNOWN, seed=SEED).gain
+    gain = known_fit().gain
     ends = np.log1p([gain.relative_low, gain.relative, gain.relative_high])
     assert ends[2] - ends[1] == pytest.approx(ends[1] - ends[0])
     assert gain.low == pytest.approx(gain.relative_low * gain.logged.value)
@@ -188,31 +187,20 @@ def test_the_interval_is_widened_on_the_log_scale(shop):
 
 
 @pytest.fixture(scope="module")
-def data():
-    return synthetic("tiny", n_queries=300, rng=SEED)
+def fit():
+    return fit_top_five()
 
 
-@pytest.fixture(scope="module")
-def table(data):
-    items = np.arange(data.n_items) - np.repeat(data.offsets[:-1], data.query_sizes)
-    return FeatureTable(data, items, has_labels=True)
+def fit_top_five(log=None, **options):
+    """Fit a log of such pages; by default with known propensities, and by the usual log."""
+    _, table, usual = top_five()
+    log = read_impressions(usual) if log is None else log
+    return fit_from_impressions(log, table, **({"propensities": KNOWN} | options))
 
 
-@pytest.fixture(scope="module")
-def log(data):
-    policies = {"old": data.features[:, 0], "new": data.features[:, 1] + data.features[:, 0] / 2}
-    return simulate_impressions(
-        data, policies, 30_000, shares=[0.9, 0.1], top=5, bias=KNOWN, rng=SEED
-    )
-
-
-@pytest.fixture(scope="module")
-def fit(log, table):
-    return fit_from_impressions(read_impressions(log), table, propensities=KNOWN)
-
-
-def true_values(fit, log, data):
+def true_values(fit):
     """Return the DCG@5 per session of the logged ranking, and of the fit's ranker."""
+    data, _, log = top_five()
     relevance = np.where(data.labels >= 3, RELEVANCE[1], RELEVANCE[0])
     query = np.searchsorted(data.query_ids, log["query_id"].to_numpy())
     row = data.offsets[query] + log["item_id"].to_numpy()
@@ -227,87 +215,82 @@ def true_values(fit, log, data):
 
 @slow
 class TestEstimator:
-    def test_unseen_items_need_a_model(self, fit, log, data):
+    def test_unseen_items_need_a_model(self, fit):
         assert fit.gain.new.metric == "dcg@5"
-        assert abs(fit.gain.logged.value / true_values(fit, log, data)[0] - 1) < 0.05
+        assert abs(fit.gain.logged.value / true_values(fit)[0] - 1) < 0.05
         assert fit.estimator.name == fit.gain.new.estimator == "dr"
         unseen = fit.gain.new.never_shown
         assert 0.05 < unseen < 0.9
         assert fit.estimator.reason.startswith(f"{unseen:.0%} of the ranker's rewards are of items")
         assert any("are of items never shown" in text for text in fit.warnings)
 
-    def test_everything_shown_needs_no_model(self, data, table):
-        whole = simulate_impressions(
-            data, data.features[:, 0], 5000, top=None, bias=KNOWN, rng=SEED
-        )
-        found = fit_from_impressions(read_impressions(whole), table, propensities=KNOWN)
-        assert found.estimator.name == "ips"
-        assert found.gain.new.never_shown < 0.01
+    def test_everything_shown_needs_no_model(self):
+        data = top_five()[0]
+        log = simulate_impressions(data, data.features[:, 0], 5000, top=None, bias=KNOWN, rng=SEED)
+        other = fit_top_five(read_impressions(log))
+        assert other.estimator.name == "ips"
+        assert other.gain.new.never_shown < 0.01
 
-    def test_options_override_the_choice(self, log, table):
-        options = EvaluationOptions(estimator="snips", metric="dcg@10")
-        found = fit_from_impressions(
-            read_impressions(log), table, propensities=KNOWN, evaluation=options
-        )
-        assert (found.estimator.name, found.gain.new.per) == ("snips", "relevant item")
-        assert any("no more than 5 items, and dcg@10 counts" in text for text in found.warnings)
+    def test_options_override_the_choice(self):
+        other = fit_top_five(evaluation=EvaluationOptions(estimator="snips", metric="dcg@10"))
+        assert (other.estimator.name, other.gain.new.per) == ("snips", "relevant item")
+        assert any("no more than 5 items, and dcg@10 counts" in text for text in other.warnings)
 
-    def test_position_only_weights_underestimate(self, fit, log, table, data):
-        """They assume that what one session in ten showed was always shown, and not wanted."""
+    def test_position_only_weights_underestimate(self, fit):
+        """They assume that an item of one session in ten was always shown, and not wanted."""
         options = PropensityOptions(known=KNOWN, exposure="position-only")
-        other = fit_from_impressions(read_impressions(log), table, propensities=options)
+        other = fit_top_five(propensities=options)
         assert other.settings["exposure"] == "position-only"
-        assert other.gain.new.high < true_values(other, log, data)[1]
-        assert abs(fit.gain.new.value / true_values(fit, log, data)[1] - 1) < 0.15
+        assert other.gain.new.high < true_values(other)[1]
+        assert abs(fit.gain.new.value / true_values(fit)[1] - 1) < 0.15
 
-    def test_sessions_without_ids(self, fit, log, table):
-        bare = read_impressions(log.drop_columns("session"))
-        found = fit_from_impressions(bare, table, propensities=KNOWN)
-        assert found.check.counts.sessions_from == "first position"
-        assert found.gain.relative == fit.gain.relative
+    def test_sessions_without_ids(self, fit):
+        other = fit_top_five(read_impressions(top_five()[2].drop_columns("session")))
+        assert other.check.counts.sessions_from == "first position"
+        assert other.gain.relative == fit.gain.relative
 
-    def test_logged_propensities_give_no_exposure(self, log, table, tmp_path):
+    def test_logged_propensities_give_no_exposure(self, tmp_path):
+        log = top_five()[2]
         own = read_impressions(log.append_column("propensity", [np.full(len(log), 0.5)]))
-        found = fit_from_impressions(own, table)
-        assert found.estimator.name == "ips"
-        assert "propensities of clicks only" in found.estimator.reason
-        assert found.exposure == "as logged"
-        write_page(tmp_path / "page.html", found, command="")
+        other = fit_top_five(own, propensities=None)
+        assert other.estimator.name == "ips"
+        assert "propensities of clicks only" in other.estimator.reason
+        assert other.exposure == "as logged"
+        write_page(tmp_path / "page.html", other, command="")
         assert "A click weighs 1/propensity, as in the log." in (tmp_path / "page.html").read_text()
         with pytest.raises(DataError, match=r"'dr' needs .* take 'ips', or estimate"):
-            fit_from_impressions(own, table, evaluation=EvaluationOptions(estimator="dr"))
+            fit_top_five(own, propensities=None, evaluation=EvaluationOptions(estimator="dr"))
 
-    def test_a_depth_changes_what_is_known_and_not_what_was_shown(self, log, table, fit):
+    def test_a_depth_changes_propensities_and_not_the_logged_value(self, fit):
         options = PropensityOptions(known=1 / np.arange(1, 4), missing="skip")
-        shallow = fit_from_impressions(read_impressions(log), table, propensities=options)
+        shallow = fit_top_five(propensities=options)
         assert abs(shallow.gain.logged.value / fit.gain.logged.value - 1) < 0.05
         assert shallow.gain.relative < fit.gain.relative + 0.1
         assert "or only where no propensity is known" in shallow.estimator.reason
         assert any("or only where no propensity" in text for text in shallow.warnings)
 
-    def test_items_without_features_are_warned_about(self, log, data, table):
+    def test_items_without_features_are_warned_about(self):
+        data, table, log = top_five()
         few = data.subset(np.arange(250))
         shorter = FeatureTable(few, table.item_ids[: few.n_items], has_labels=True)
         options = PropensityOptions(known=KNOWN, missing="skip")
-        found = fit_from_impressions(read_impressions(log), shorter, propensities=options)
-        assert any("were shown have no features" in text for text in found.warnings)
+        other = fit_from_impressions(read_impressions(log), shorter, propensities=options)
+        assert any("were shown have no features" in text for text in other.warnings)
 
-    def test_valuable_clicks_count_more(self, log, table, data):
+    def test_valuable_clicks_count_more(self):
         """Buyers want those of the relevant items with much of the last feature."""
-        rng = np.random.default_rng(SEED)
+        data, _, log = top_five()
         query = np.searchsorted(data.query_ids, log["query_id"].to_numpy())
         row = data.offsets[query] + log["item_id"].to_numpy()
         clicked = log["click"].to_numpy() == 1
-        bought = clicked & (rng.random(len(log)) < data.features[row, -1])
+        chance = np.random.default_rng(SEED).random(len(log))
+        bought = clicked & (chance < data.features[row, -1])
         event = np.where(bought, "purchase", np.where(clicked, "click", "view"))
         events = log.drop_columns("click").append_column("event", pa.array(event))
         low, high = (
-            fit_from_impressions(
-                read_impressions(events, values={"click": 1, "purchase": value}), table,
-                propensities=KNOWN,
-            )
+            fit_top_five(read_impressions(events, values={"click": 1, "purchase": value}))
             for value in (1, 10)
-        )  # fmt: skip
+        )
         assert low.gain.logged.value < high.gain.logged.value
         assert high.shown.clicks.sum() == clicked.sum() + 9 * bought.sum()
         weights = [fit.ranker.weights_ / np.linalg.norm(fit.ranker.weights_) for fit in (low, high)]

@@ -50,35 +50,39 @@ def covers(result, truth):
     return (result.low <= truth) & (truth <= result.high)
 
 
+def judge(columns, **options):
+    """Return the judgements of a log in columns; all rows are of query "a" by default."""
+    n = len(columns["item_id"])
+    return judgements_from_impressions(
+        read_impressions(pa.table({"query_id": ["a"] * n} | columns)), **options
+    )
+
+
 class TestRelevance:
     def test_is_clicks_over_examinations(self):
-        log = pa.table({
-            "query_id": ["a"] * 4, "item_id": ["x", "x", "y", "z"], "position": [1, 2, 3, 4],
-            "click": [30, 5, 6, 0], "impressions": [100, 40, 120, 200],
-        })  # fmt: skip
-        found = judgements_from_impressions(
-            read_impressions(log), propensities=PositionBias(1.0), grades=[0.2, 0.3]
-        )
-        assert found.item_id.tolist() == ["x", "y", "z"]
-        assert np.allclose(found.exposure, [100 + 40 / 2, 120 / 3, 200 / 4])
-        assert np.allclose(found.relevance, [35 / 120, 6 / 40, 0])
-        assert found.clicks.tolist() == [35, 6, 0]
-        assert found.impressions.tolist() == [140, 120, 200]
-        assert found.grade.tolist() == [1, 0, 0]
-        assert found.grade_counts == [2, 1, 0]
+        columns = {"item_id": ["x", "x", "y", "z"], "position": [1, 2, 3, 4],
+                   "click": [30, 5, 6, 0], "impressions": [100, 40, 120, 200]}  # fmt: skip
+        result = judge(columns, propensities=PositionBias(1.0), grades=[0.2, 0.3])
+        assert result.item_id.tolist() == ["x", "y", "z"]
+        assert np.allclose(result.exposure, [100 + 40 / 2, 120 / 3, 200 / 4])
+        assert np.allclose(result.relevance, [35 / 120, 6 / 40, 0])
+        assert result.clicks.tolist() == [35, 6, 0]
+        assert result.impressions.tolist() == [140, 120, 200]
+        assert result.grade.tolist() == [1, 0, 0]
+        assert result.grade_counts == [2, 1, 0]
         exact = stats.binomtest(35, 140).proportion_ci(0.95, "exact")  # times n / E
-        assert np.isclose(found.low[0], exact.low * 140 / 120)
-        assert np.isclose(found.high[0], exact.high * 140 / 120)
-        assert found.low[2] == 0
+        assert np.isclose(result.low[0], exact.low * 140 / 120)
+        assert np.isclose(result.high[0], exact.high * 140 / 120)
+        assert result.low[2] == 0
 
-    def test_trust_bias_takes_off_what_is_clicked_by_chance(self):
+    def test_trust_bias_subtracts_clicks_by_chance(self):
         alpha, beta = np.array([1.0, 0.5]), np.array([0.1, 0.02])
         counts = PositionCounts.from_columns(
             ["a"] * 3, ["x", "x", "y"], [1, 2, 2], [60, 20, 1], [100, 100, 200]
         )
-        found, lost = estimate_relevance(counts, trusted(alpha, beta), confidence=0.9)
-        assert np.allclose(found.relevance, [(80 - 10 - 2) / 150, 0])  # (1 − 4)/100 is below 0
-        assert lost == 0
+        pairs, n_lost = estimate_relevance(counts, trusted(alpha, beta), confidence=0.9)
+        assert np.allclose(pairs.relevance, [(80 - 10 - 2) / 150, 0])  # (1 − 4)/100 is below 0
+        assert n_lost == 0
 
     def test_contexts_have_their_own_exposure(self):
         log = pa.table({
@@ -89,20 +93,18 @@ class TestRelevance:
         curves = ContextPropensities(
             {"desktop": Propensities([1, 0.6], **one), "phone": Propensities([1, 0.2], **one)}
         )
-        found = judgements_from_impressions(
+        result = judgements_from_impressions(
             read_impressions(log, context=["device"]), propensities=curves, grades=[0.5]
         )
-        assert np.allclose(found.exposure, [60 + 20])
-        assert np.allclose(found.relevance, [42 / 80])
+        assert np.allclose(result.exposure, [60 + 20])
+        assert np.allclose(result.relevance, [42 / 80])
 
-    def test_grades_of_themselves_are_odds_around_the_mean(self):
-        log = pa.table({
-            "query_id": ["a"] * 2, "item_id": ["x", "y"], "position": [1, 1], "click": [30, 10],
-            "impressions": [100, 100],
-        })  # fmt: skip
-        found = judgements_from_impressions(read_impressions(log), propensities=[1.0])
-        assert found.cut_offs == (0.111, 0.2, 0.333)  # odds of 1/8, 1/4 and 1/2
-        assert found.grade.tolist() == [2, 0]
+    def test_default_grades_are_odds_around_the_mean(self):
+        columns = {"item_id": ["x", "y"], "position": [1, 1], "click": [30, 10],
+                   "impressions": [100, 100]}  # fmt: skip
+        result = judge(columns, propensities=[1.0])
+        assert result.cut_offs == (0.111, 0.2, 0.333)  # odds of 1/8, 1/4 and 1/2
+        assert result.grade.tolist() == [2, 0]
 
 
 def trusted(alpha, beta):
@@ -111,7 +113,6 @@ def trusted(alpha, beta):
         TrustPropensities(
             alpha=alpha, alpha_low=alpha, alpha_high=alpha, beta=beta, beta_low=beta,
             beta_high=beta, n_impressions=one.astype(int), p_value=0.0, origin=0.0, confidence=0.95,
-            reference=1,
         ),
         "given",
     )  # fmt: skip
@@ -194,28 +195,25 @@ NAMES = ['red, "dress"', "süß"]
 
 
 @pytest.fixture
-def named():
-    log = pa.table({
-        "query_id": [NAMES[0]] * 2 + [NAMES[1]], "item_id": ["x 1", "y;", "z"],
-        "position": [1, 2, 1], "click": [60, 10, 5], "impressions": [100, 100, 100],
-    })  # fmt: skip
-    return judgements_from_impressions(
-        read_impressions(log), propensities=PositionBias(1.0), grades=[0.1, 0.5]
-    )
+def result():
+    columns = {"query_id": [NAMES[0]] * 2 + [NAMES[1]], "item_id": ["x 1", "y;", "z"],
+               "position": [1, 2, 1], "click": [60, 10, 5],
+               "impressions": [100, 100, 100]}  # fmt: skip
+    return judge(columns, propensities=PositionBias(1.0), grades=[0.1, 0.5])
 
 
 class TestFiles:
-    def test_quepid(self, named, tmp_path):
-        named.write(tmp_path / "j.csv", to="quepid")
+    def test_quepid(self, result, tmp_path):
+        result.write(tmp_path / "j.csv", to="quepid")
         with (tmp_path / "j.csv").open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        assert [tuple(row.values()) for row in rows] == [
-            (NAMES[0], "x 1", "2"), (NAMES[0], "y;", "1"), (NAMES[1], "z", "0"),
+            rows = list(csv.reader(file))
+        assert rows == [
+            ["query", "docid", "rating"], [NAMES[0], "x 1", "2"], [NAMES[0], "y;", "1"],
+            [NAMES[1], "z", "0"],
         ]  # fmt: skip
-        assert list(rows[0]) == ["query", "docid", "rating"]
 
-    def test_opensearch(self, named, tmp_path):
-        named.write(tmp_path / "monday.json", to="opensearch")
+    def test_opensearch(self, result, tmp_path):
+        result.write(tmp_path / "monday.json", to="opensearch")
         body = json.loads((tmp_path / "monday.json").read_text("utf-8"))
         validate(body, "opensearch_judgments")
         assert body["name"] == "monday"
@@ -226,47 +224,45 @@ class TestFiles:
         ]  # fmt: skip
 
     def test_qrels(self, tmp_path):
-        log = pa.table({"query_id": [3, 3], "item_id": ["a", "b"], "position": [1, 2],
-                        "click": [60, 10], "impressions": [100, 100]})  # fmt: skip
-        found = judgements_from_impressions(read_impressions(log), propensities=[1.0, 0.5])
-        found.write(tmp_path / "j.qrels", to="qrels")
-        assert (tmp_path / "j.qrels").read_text() == "3 0 a 2\n3 0 b 0\n"
+        result = judge(LOG | {"query_id": [3, 3]}, propensities=[1.0, 0.5])
+        result.write(tmp_path / "j.qrels", to="qrels")
+        assert (tmp_path / "j.qrels").read_text() == "3 0 x 2\n3 0 y 0\n"
 
     @pytest.mark.parametrize("ending", [".parquet", ".csv"])
-    def test_table(self, ending, named, tmp_path):
+    def test_table(self, ending, result, tmp_path):
         path = tmp_path / f"j{ending}"
-        named.write(path)
-        read = parquet.read_table if ending == ".parquet" else arrow_csv.read_csv
-        table = read(path)
+        result.write(path)
+        table = (parquet.read_table if ending == ".parquet" else arrow_csv.read_csv)(path)
         assert table.column_names == ["query_id", "item_id", "relevance", "low", "high", "grade",
                                       "clicks", "impressions", "exposure"]  # fmt: skip
-        for name, column in named.columns_of_frame().items():
+        for name, column in result.columns_of_frame().items():
             assert table[name].to_pylist() == column.tolist()
 
     @pytest.mark.parametrize(
         ("to", "query", "item", "error"),
         [
-            ("qrels", "red dress", "x", "the query id 'red dress' has a blank"),
-            ("qrels", "red", "x\u00a0y", "the item id 'x\\xa0y' has a blank"),
-            ("quepid", "red\ndress", "x", "the query id 'red\\ndress' has a line break"),
-            ("quepid", " red", "x", "the query id ' red' begins or ends with a blank"),
-            ("opensearch", "red", "  ", "the item id '  ' is empty"),
+            ("qrels", "red dress", "x", "the query id 'red dress' cannot be written to qrels"),
+            ("qrels", "red", "x\u00a0y", "the item id 'x\\xa0y' cannot be written to qrels"),
+            ("quepid", "red\ndress", "x", "the query id 'red\\ndress' cannot be written to quepid"),
+            ("quepid", " red", "x", "the query id ' red' cannot be written to quepid"),
+            ("opensearch", "red", "  ", "the item id '  ' cannot be written to opensearch"),
+            ("opensearch", "red", "", "the item id '' cannot be written to opensearch"),
         ],
     )
     def test_ids_that_a_format_cannot_hold(self, to, query, item, error, tmp_path):
-        log = pa.table(LOG | {"query_id": [query, query], "item_id": [item, "other"]})
-        found = judgements_from_impressions(read_impressions(log), propensities=[1.0, 0.5])
+        columns = LOG | {"query_id": [query, query], "item_id": [item, "other"]}
+        result = judge(columns, propensities=[1.0, 0.5])
         with pytest.raises(DataError) as raised:
-            found.write(tmp_path / "j.csv", to=to)
+            result.write(tmp_path / "j.csv", to=to)
         assert str(raised.value).startswith(error)
         assert not any(tmp_path.iterdir())
-        found.write(tmp_path / "j.csv")  # a table can
+        result.write(tmp_path / "j.csv")  # a table can
 
-    def test_a_table_of_another_ending(self, named, tmp_path):
+    def test_a_table_of_another_ending(self, result, tmp_path):
         with pytest.raises(ParameterError, match=r"ends in \.parquet or \.csv"):
-            named.write(tmp_path / "j.xml")
+            result.write(tmp_path / "j.xml")
         with pytest.raises(ParameterError, match="to is 'trec', expected one of table, quepid"):
-            named.write(tmp_path / "j.csv", to="trec")
+            result.write(tmp_path / "j.csv", to="trec")
 
 
 @pytest.mark.parametrize(
@@ -287,55 +283,47 @@ class TestFiles:
 )
 def test_wrong_options(options, error):
     with pytest.raises(CounterSampleError, match=error):
-        judgements_from_impressions(
-            read_impressions(pa.table(LOG)), **({"propensities": [1.0, 0.5]} | options)
-        )
+        judge(LOG, **({"propensities": [1.0, 0.5]} | options))
 
 
 class TestLimits:
     def test_no_grades_if_every_impression_is_clicked(self):
-        log = pa.table(LOG | {"click": [100, 100]})
         with pytest.raises(DataError, match="the mean relevance is 1"):
-            judgements_from_impressions(read_impressions(log), propensities=[1.0, 1.0])
+            judge(LOG | {"click": [100, 100]}, propensities=[1.0, 1.0])
 
     def test_logged_propensities_are_not_enough(self):
-        log = pa.table({name: LOG[name] for name in ("query_id", "item_id", "position")}
-                       | {"click": [1, 0], "propensity": [0.5, 0.5]})  # fmt: skip
+        columns = {name: LOG[name] for name in ("query_id", "item_id", "position")}
+        columns |= {"click": [1, 0], "propensity": [0.5, 0.5]}
         with pytest.raises(DataError, match="to estimate them name a method"):
-            judgements_from_impressions(read_impressions(log))
-        found = judgements_from_impressions(
-            read_impressions(log), propensities=[1.0, 0.5], min_exposure=0.5, grades=[0.5]
-        )
-        assert found.relevance.tolist() == [1.0, 0.0]
+            judge(columns)
+        result = judge(columns, propensities=[1.0, 0.5], min_exposure=0.5, grades=[0.5])
+        assert result.relevance.tolist() == [1.0, 0.0]
 
-    def test_what_is_left_out_is_counted(self):
+    def test_clicks_without_a_propensity_are_counted(self):
         options = PropensityOptions(known=[1.0], missing="skip")
-        found = judgements_from_impressions(
-            read_impressions(pa.table(LOG)), grades=[0.5], propensities=options
-        )
-        assert found.item_id.tolist() == ["x"]
-        assert found.n_left_out == 1
-        assert any(text.startswith("10 clicks") for text in found.warnings)
+        result = judge(LOG, grades=[0.5], propensities=options)
+        assert result.item_id.tolist() == ["x"]
+        assert result.n_left_out == 1
+        assert any(text.startswith("10 clicks") for text in result.warnings)
 
     def test_items_that_are_counted_together(self, monkeypatch):
         """Clicked items of a very large log have the same judgements."""
         log, _ = make(SEED, queries=20, sessions=400)
         every = judgements_from_impressions(read_impressions(log), propensities=PositionBias(1.0))
         monkeypatch.setattr(Impressions, "check", partialmethod(Impressions.check, max_groups=0))
-        found = judgements_from_impressions(
+        result = judgements_from_impressions(
             read_impressions(log), propensities=PositionBias(1.0), grades=every.cut_offs
         )
         clicked = every.clicks > 0
-        assert 0 < found.n_together <= 20
-        assert found.item_id.tolist() == every.item_id[clicked].tolist()
-        assert np.array_equal(found.relevance, every.relevance[clicked])
-        assert np.array_equal(found.high, every.high[clicked])
+        assert 0 < result.n_together <= 20
+        assert result.item_id.tolist() == every.item_id[clicked].tolist()
+        assert np.array_equal(result.relevance, every.relevance[clicked])
+        assert np.array_equal(result.high, every.high[clicked])
 
     def test_values_are_not_used(self):
-        log = pa.table(LOG | {"value": [180.0, 10.0]})
-        found = judgements_from_impressions(read_impressions(log), propensities=[1.0, 0.5])
-        assert found.relevance.tolist() == [0.6, 0.2]
-        assert any("count each click as one" in text for text in found.warnings)
+        result = judge(LOG | {"value": [180.0, 10.0]}, propensities=[1.0, 0.5])
+        assert result.relevance.tolist() == [0.6, 0.2]
+        assert any("count each click as one" in text for text in result.warnings)
 
 
 class TestCommand:

@@ -1,7 +1,6 @@
 """``fit --warm-start`` and ``train --warm-start``: yesterday's ranker, and today's clicks."""
 
 import json
-import re
 
 import pyarrow as pa
 import pytest
@@ -17,8 +16,6 @@ from countersample.rankers import load_ranker
 FEATURES = ("--features", "features.parquet")
 TODAY = ("fit", "today.parquet", *FEATURES, "--gamma", "1", "-o", "today.json")
 FROM = ("--warm-start", "yesterday.json")
-
-
 slow = pytest.mark.slow
 
 
@@ -45,8 +42,7 @@ def days(shop, tmp_path, monkeypatch, run):
 
 
 @slow
-@pytest.mark.usefixtures("days")
-def test_fit(run):
+def test_fit(run, days):
     before = load_ranker("yesterday.json")
     printed = run(*TODAY, *FROM)
     n_clicks = before.provenance_["n_clicks"]
@@ -59,33 +55,18 @@ def test_fit(run):
     again = json.loads(run(*TODAY, *FROM, "--json"))
     assert again["settings"]["model"] == "linear"
     assert load_ranker("today.json").scorer_.weights.tolist() == after.scorer_.weights.tolist()
-
-
-@slow
-@pytest.mark.usefixtures("days")
-def test_days_that_it_has_seen_are_warned_about(run):
+    # Days that the ranker has seen are warned about.
     printed = run("fit", "yesterday.parquet", *TODAY[2:], *FROM)
-    text = " ".join(printed.split())
-    assert "days until 2026-03-01, and this log begins on 2026-03-01: it has seen" in text
-
-
-@slow
-def test_what_cannot_be_continued(run, days):
-    assert re.search(
-        "model is 'neural', expected 'linear' as the ranker of the warm start",
-        run(*TODAY, *FROM, "--model", "neural", fails=True),
-    )
-    assert "missing.json: cannot be read" in run(*TODAY, "--warm-start", "missing.json", fails=True)
+    text = "days until 2026-03-01, and this log begins on 2026-03-01: it has seen"
+    assert text in " ".join(printed.split())
     (days / "bad.json").write_text("{}")
-    line = run(*TODAY, "--warm-start", "bad.json", fails=True)
-    assert "bad.json: not a ranker file" in line
-
-
-@slow
-@pytest.mark.usefixtures("days")
-def test_other_features_are_rejected(run):
-    line = run(*TODAY, *FROM, "--exclude", "price", fails=True)
-    assert "as the ranker of the warm start" in line
+    for words, error in [
+        ((*FROM, "--model", "neural"), "model is 'neural', expected 'linear' as the ranker of the"),
+        (("--warm-start", "missing.json"), "missing.json: cannot be read"),
+        (("--warm-start", "bad.json"), "bad.json: not a ranker file"),
+        ((*FROM, "--exclude", "price"), "as the ranker of the warm start"),
+    ]:
+        assert error in run(*TODAY, *words, fails=True)
 
 
 def test_train(run, tmp_path):
@@ -93,13 +74,13 @@ def test_train(run, tmp_path):
     save_letor(dataset, tmp_path / "data.txt")
     run("simulate", "data.txt", "-o", "clicks.parquet", "--clicks", "2000")
     make_ranker("linear").fit_log(dataset, log).save("before.json")
-    given = ("train", "data.txt", "clicks.parquet", "-o", "after.json", "--no-evaluation")
-    figures = json.loads(run(*given, "--warm-start", "before.json", "--json"))
+    train = ("train", "data.txt", "clicks.parquet", "-o", "after.json", "--no-evaluation")
+    figures = json.loads(run(*train, "--warm-start", "before.json", "--json"))
     assert figures["model"] == "linear"
     assert figures["steps"] == 100  # its settings stay
     assert load_ranker("after.json").provenance_["previous"]["updates"] == 1
-    figures = json.loads(run(*given, "--warm-start", "before.json", "--steps", "50", "--json"))
+    figures = json.loads(run(*train, "--warm-start", "before.json", "--steps", "50", "--json"))
     assert figures["steps"] == 50
     assert "normalize is 'standard' where" in run(
-        *given, "--warm-start", "before.json", "--normalize", "standard", fails=True, leaves=()
+        *train, "--warm-start", "before.json", "--normalize", "standard", fails=True, leaves=()
     )

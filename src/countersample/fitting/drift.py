@@ -115,40 +115,28 @@ class Rate(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """One comparison of two logs, made by `find_drift`.
-
-    Attributes
-    ----------
-    kind : str
-        A name of `LIMITS`.
-    name : str
-        The position, the policy, the feature, ….
-    before, after : float
-        The rates, shares or propensities.
-    change, low, high : float
-        after/before − 1 or, for a difference, after − before, with its 95 % interval; NaN if it
-        cannot be computed.
-    p_value : float, optional
-        Of the hypothesis that the change is within the margin; None if there is too little data.
-    adjusted : float, optional
-        The p-value, corrected for the number of tests.
-    is_drift : bool
-        Whether that is below the level.
-    stability_index : float, optional
-        The population stability index (PSI) of a feature.
-    """
+    """One comparison of two logs, made by `find_drift`."""
 
     kind: str
+    """A name of `LIMITS`."""
     name: str
+    """The position, the policy, the feature, …."""
     before: float
     after: float
+    """The rates, shares or propensities."""
     change: float = float("nan")
     low: float = float("nan")
     high: float = float("nan")
+    """after/before − 1 or, for a difference, after − before, with its 95 % interval; NaN if it
+    cannot be computed."""
     p_value: float | None = None
+    """Of the hypothesis that the change is within the margin; None if there is too little data."""
     adjusted: float | None = None
+    """The p-value, corrected for the number of tests."""
     is_drift: bool = False
+    """Whether that is below the level."""
     stability_index: float | None = None
+    """The population stability index (PSI) of a feature."""
 
     @property
     def size(self) -> str:
@@ -271,25 +259,17 @@ def holm(p_values: Sequence[float]) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """What changed between two logs, made by `find_drift`.
-
-    Attributes
-    ----------
-    before, after : dict
-        The source, impressions, clicks, queries and units of each log.
-    changes : tuple of Change
-        All comparisons.
-    level : float
-        The probability of any false alarm is at most this.
-    notes : tuple of str
-        What could not be compared, and why.
-    """
+    """What changed between two logs, made by `find_drift`."""
 
     before: dict[str, Any]
     after: dict[str, Any]
+    """The source, impressions, clicks, queries and units of each log."""
     changes: tuple[Change, ...]
+    """All comparisons."""
     level: float
+    """The probability of any false alarm is at most this."""
     notes: tuple[str, ...]
+    """What could not be compared, and why."""
 
     @property
     def relevant_changes(self) -> tuple[Change, ...]:
@@ -477,7 +457,7 @@ class LogUnits:
         if not len(table):
             raise DataError(f"{log.source}: the log has no rows that are possible")
         groups = {
-            name: _encode(table[name].fill_null(NONE))
+            name: _encode(table[name])
             for name in ("query_id", "policy", "context")
             if name in table.column_names
         }
@@ -708,9 +688,10 @@ def _aggregate(log: Impressions) -> pa.Table:
 
 def _encode(column: pa.ChunkedArray) -> tuple[list[str], Ints]:
     """Return the distinct values as text, sorted, and the place of each row's."""
-    encoded = pa.chunked_array([column.cast(pa.string()).combine_chunks()]).dictionary_encode()
-    values, codes = encoded.chunk(0).dictionary.to_pylist(), encoded.chunk(0).indices.to_numpy()
-    names, place = np.unique(np.array(values, object), return_inverse=True)
+    encoded = column.cast(pa.string()).fill_null(NONE).dictionary_encode().unify_dictionaries()
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks])
+    values = np.array(encoded.chunk(0).dictionary.to_pylist(), object)
+    names, place = np.unique(values, return_inverse=True)
     return names.tolist(), place[codes]
 
 

@@ -148,20 +148,16 @@ def fit_from_impressions(
         *_list_warnings(estimated, model, impressions),
     )  # fmt: skip
     fit = Fit(
+        **vars(estimated),
         ranker=model,
-        gain=estimated.gain,
         holdout=held_out.holdout,
         leaks=leaks,
         accepted=accepted,
         evaluation_source=source,
         is_identified=log.source.is_identified and source.is_identified,
-        is_joint=estimated.is_joint,
-        gain_at_ends=estimated.at_ends,
         ab_plan=plan_ab_test(
             held_out.scores, tested, features.dataset, confidence=evaluation.confidence, rng=seed
         ),
-        estimator=estimated.estimator,
-        learning_curve=estimated.learning_curve,
         check=log.check,
         propensity_source=log.source,
         join=log.join,
@@ -297,7 +293,7 @@ def _list_warnings(
                 f"With a half-life of {impressions.half_life:g} days the log is worth {share:.0%} "
                 "of its rows: the ranker is as uncertain as from so few."
             )
-    gain, ends = estimated.gain, estimated.at_ends
+    gain, ends = estimated.gain, estimated.gain_at_ends
     yield from map(as_sentence, gain.warnings)
     if ends is not None and min(*ends, gain.relative) <= 0 < max(*ends, gain.relative):
         yield (

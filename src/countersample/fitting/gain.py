@@ -51,26 +51,17 @@ MIN_QUERIES = 2  # with a click, to train and to evaluate on
 
 @dataclass(frozen=True)
 class Holdout:
-    """The clicks that evaluate a ranker, and the population of the interval.
-
-    Attributes
-    ----------
-    by : {"queries", "time"}
-        Whether queries or the last days are held out.
-    since : date, optional
-        The first day that is held out.
-    n_clicks : int
-    population : str
-        The population that the interval is about.
-    reason : str
-        How and why it is held out, and the limits of that.
-    """
+    """The clicks that evaluate a ranker, and the population of the interval."""
 
     by: str
+    """``queries`` or ``time``: whether queries or the last days are held out."""
     since: date | None
+    """The first day that is held out."""
     n_clicks: int
     population: str
+    """The population that the interval is about."""
     reason: str
+    """How and why it is held out, and the limits of that."""
 
     @property
     def sentence(self) -> str:
@@ -155,10 +146,17 @@ class GainEstimate:
     """The gain, and how it was estimated."""
 
     gain: Gain
+    """Over the logging policy, by clicks that the evaluated ranker has not seen."""
     estimator: EstimatorChoice
-    is_joint: bool  # whether the interval includes the uncertainty of the propensities
-    at_ends: tuple[float, float] | None  # the relative gain at both ends of the propensities
+    """The estimator of the gain, and the reason for it."""
+    is_joint: bool
+    """Whether the interval of the gain includes the uncertainty of the propensities: they were
+    estimated again from each draw of queries."""
+    gain_at_ends: tuple[float, float] | None
+    """The relative gain with all propensities at the lower, or upper, ends of their intervals, if
+    the interval of the gain does not include their uncertainty."""
     learning_curve: tuple[tuple[int, Estimate], ...]
+    """The value in the course of training; empty if the ranker has no checkpoints."""
 
 
 # -- what is held out -----------------------------------------------------------------------------

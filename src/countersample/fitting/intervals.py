@@ -36,37 +36,24 @@ N_DRAWS = 500  # of queries or sessions
 
 @dataclass(frozen=True, eq=False)
 class PropensityDraws:
-    """Propensities that are estimated again from each draw of queries.
-
-    Attributes
-    ----------
-    queries : QueryDraws
-        How often each query of the counts is in each draw.
-    curves : dict of float arrays (n_draws, n_positions), by context
-        NaN at positions that a draw does not support.
-    """
+    """Propensities that are estimated again from each draw of queries."""
 
     queries: QueryDraws
+    """How often each query of the counts is in each draw."""
     curves: dict[str, Floats]
+    """By context, (n_draws, n_positions); NaN at positions that a draw does not support."""
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """The units that are drawn: queries, or groups of sessions.
-
-    Attributes
-    ----------
-    draws : QueryDraws
-        How often each unit is in each draw.
-    clicks : sparse array (n_rows of the counts, n_units)
-        The share of the clicks of a row that belong to a unit.
-    sessions : sparse array (n_queries of the counts, n_units)
-        The sessions of a query that belong to a unit.
-    """
+    """The units that are drawn: queries, or groups of sessions."""
 
     draws: QueryDraws
+    """How often each unit is in each draw."""
     clicks: sparse.csr_array
+    """The share of the clicks of a row of the counts that belong to a unit, (n_rows, n_units)."""
     sessions: sparse.csr_array
+    """The sessions of a query that belong to a unit, (n_queries, n_units)."""
 
     @classmethod
     def of_queries(cls, counts: PositionCounts, draws: QueryDraws) -> Units:

@@ -67,29 +67,6 @@ class Judgements(Tabular):
     """The relevance of items to queries, made by `judgements_from_impressions`.
 
     One row per query and item with enough exposure, by query, the most relevant first.
-
-    Attributes
-    ----------
-    query_id, item_id : arrays of int64 or str (n,)
-    relevance, low, high : float64 (n,)
-        The probability of a click if the item is examined at the first position, and the ends of
-        its interval; all within [0, 1].
-    grade : int64 (n,)
-        The number of cut-offs that the relevance reaches.
-    clicks, impressions : int64 (n,)
-        At positions that have a propensity.
-    exposure : float64 (n,)
-        The expected number of impressions that were examined.
-    cut_offs : tuple of float
-        The least relevance of grade 1, 2, ….
-    confidence, min_exposure : float
-    n_left_out : int
-        Query-item pairs with less exposure.
-    n_together : int
-        Queries whose items without a click are counted together, and have no judgement.
-    source : str
-        Where propensities come from, in words.
-    warnings : tuple of str
     """
 
     query_id: NDArray[Any]
@@ -97,16 +74,25 @@ class Judgements(Tabular):
     relevance: Floats
     low: Floats
     high: Floats
+    """The probability of a click if the item is examined at the first position, and the ends of its
+    interval; all within [0, 1]."""
     grade: Ints
+    """The number of cut-offs that the relevance reaches."""
     clicks: NDArray[np.int64]
     impressions: NDArray[np.int64]
+    """At positions that have a propensity."""
     exposure: Floats
+    """The expected number of impressions that were examined."""
     cut_offs: tuple[float, ...]
+    """The least relevance of grade 1, 2, …."""
     confidence: float
     min_exposure: float
     n_left_out: int
+    """Query-item pairs with less exposure."""
     n_together: int
+    """Queries whose items without a click are counted together, and have no judgement."""
     source: str
+    """Where propensities come from, in words."""
     warnings: tuple[str, ...]
 
     def __len__(self) -> int:

@@ -60,31 +60,21 @@ _CLICKS = {
 
 @dataclass(frozen=True)
 class Leak:
-    """A feature that carries information about clicks that came after it should have existed.
-
-    Attributes
-    ----------
-    feature : int
-        Its column, from 0.
-    name : str
-        Its name, or ``feature 1`` for the first of features without names.
-    period : {"log", "training", "evaluation"}
-        The clicks that it was computed from: the whole log, or one of the two periods.
-    evidence : {"chance", "days"}
-        It predicts the chance in the clicks, or one period far better than the other.
-    size : float
-        The share of the chance that it predicts; or the ratio of how well it predicts the two
-        periods (infinite if it predicts only one).
-    false_alarm : float
-        An upper bound on the probability that any legitimate feature looks like this.
-    """
+    """A feature that carries information about clicks that came after it should have existed."""
 
     feature: int
+    """Its column, from 0."""
     name: str
+    """Its name, or ``feature 1`` for the first of features without names."""
     period: Period
+    """The clicks that it was computed from: the whole log, or one of the two periods."""
     evidence: Evidence
+    """It predicts the chance in the clicks, or one period far better than the other."""
     size: float
+    """The share of the chance that it predicts; or the ratio of how well it predicts the two
+    periods (infinite if it predicts only one)."""
     false_alarm: float
+    """An upper bound on the probability that any legitimate feature looks like this."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; an infinite size is None."""
@@ -98,14 +88,13 @@ class Leak:
                 f"Feature {self.name!r} was computed from {_CLICKS[self.period]}: it predicts "
                 f"{self.size:.0%} of the chance in them, which no feature from before them can."
             )
-        training, evaluation = _CLICKS["training"], _CLICKS["evaluation"]
         is_training = self.period == "training"
-        these, others = (training, evaluation) if is_training else (evaluation, training)
+        other = _CLICKS["evaluation" if is_training else "training"]
         ratio = f"{self.size:.1f} times as well as" if np.isfinite(self.size) else "but not"
         cause = ", or what users want has changed since" if is_training else ""
         return (
-            f"Feature {self.name!r} predicts {these} {ratio} {others}, at the same positions of "
-            f"the same queries and items: it was computed from them{cause}."
+            f"Feature {self.name!r} predicts {_CLICKS[self.period]} {ratio} {other}, at the same "
+            f"positions of the same queries and items: it was computed from them{cause}."
         )
 
 
@@ -353,16 +342,16 @@ def _predictions(groups: Groups, values: Floats) -> Iterator[tuple[Floats, bool]
     order = np.argsort(values, kind="stable")
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
+    bins: list[tuple[Ints, Floats | None]] = [
+        (rank * min(N_STEPS, n // 10) // n, None),
+        (rank * min(N_LINES, n // 50) // n, values),
+    ]
     n_lines = min(N_SIZES, n // 200)
+    if n_lines > 1:
+        bins.append((groups.size * n_lines + rank * n_lines // n, values))
     for k, base in enumerate(groups.bases):
-        yield _predict_by_bin(groups, base, rank * min(N_STEPS, n // 10) // n), k == OTHER_CLICKS
-        yield (
-            _predict_by_bin(groups, base, rank * min(N_LINES, n // 50) // n, values),
-            k == OTHER_CLICKS,
-        )
-        if n_lines > 1:
-            bins = groups.size * n_lines + rank * n_lines // n
-            yield _predict_by_bin(groups, base, bins, values), k == OTHER_CLICKS
+        for bin_of_group, line in bins:
+            yield _predict_by_bin(groups, base, bin_of_group, line), k == OTHER_CLICKS
     order = order[np.argsort(groups.unit[order], kind="stable")]
     for base in groups.bases[:2]:
         yield _predict_by_neighbours(groups, base, order), True

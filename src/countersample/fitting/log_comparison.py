@@ -39,29 +39,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class LogComparison:
-    """Rankers compared by a log, and what to know before one of them is used.
-
-    Attributes
-    ----------
-    comparison : Comparison
-        The values, their differences and the verdicts. A verdict is withheld if these clicks cannot
-        evaluate a candidate, and none is better if the log does not identify the propensities.
-    estimator : EstimatorChoice
-        The estimator of the values, and the reason for it.
-    is_joint : bool
-        Whether the intervals include the uncertainty of the propensities: they were estimated
-        again from each draw of queries.
-    log : WeightedLog
-        The log: checked, with propensities, joined to the features.
-    warnings : tuple of str
-        Reasons to trust the result less.
-    """
+    """Rankers compared by a log, and what to know before one of them is used."""
 
     comparison: Comparison
+    """The values, their differences and the verdicts. A verdict is withheld if these clicks cannot
+    evaluate a candidate, and none is better if the log does not identify the propensities."""
     estimator: EstimatorChoice
+    """The estimator of the values, and the reason for it."""
     is_joint: bool
+    """Whether the intervals include the uncertainty of the propensities: they were estimated again
+    from each draw of queries."""
     log: WeightedLog
+    """The log: checked, with propensities, joined to the features."""
     warnings: tuple[str, ...]
+    """Reasons to trust the result less."""
 
     @property
     def verdicts(self) -> dict[str, str]:

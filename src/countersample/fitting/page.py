@@ -180,7 +180,6 @@ class _Curve(NamedTuple):
     value: Floats
     low: Floats
     high: Floats
-    reference: int = 1
 
 
 def _list_curves(fit: Fit) -> Mapping[str, Propensities | _Curve]:

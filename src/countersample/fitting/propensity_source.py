@@ -57,28 +57,18 @@ _REMEDY = (
 
 @dataclass(frozen=True, eq=False)
 class PropensitySource:
-    """The probability that each position is examined, and where it comes from.
-
-    Attributes
-    ----------
-    propensities : as `join_features` takes them
-    source : str
-        Where they come from, in words.
-    cross_check : CrossCheck, optional
-        The estimates of all methods, if propensities are estimated.
-    draws : PropensityDraws, optional
-        Estimates from resampled logs, for intervals.
-    warnings : tuple of str
-    is_identified : bool
-        Whether the log identifies the propensities without a model of relevance.
-    """
+    """The probability that each position is examined, and where it comes from."""
 
     propensities: Examinable
     source: str
+    """Where they come from, in words."""
     cross_check: CrossCheck | None = None
+    """The estimates of all methods, if propensities are estimated."""
     draws: PropensityDraws | None = None
+    """Estimates from resampled logs, for intervals."""
     warnings: tuple[str, ...] = ()
     is_identified: bool = True
+    """Whether the log identifies the propensities without a model of relevance."""
 
     @property
     def curve(self) -> Propensities | None:

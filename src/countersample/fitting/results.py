@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from countersample import pages
 from countersample.evaluation import Verdict, decide
+from countersample.fitting.gain import GainEstimate
 from countersample.fitting.models import model_of
 from countersample.fitting.summaries import render_summary
 from countersample.logs.counts import list_names
@@ -15,8 +16,8 @@ from countersample.rankers.base import chosen_settings
 if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.clicks.diagnosis import Diagnosis
-    from countersample.evaluation import ABPlan, Estimate, Gain
-    from countersample.fitting.gain import EstimatorChoice, Holdout
+    from countersample.evaluation import ABPlan, Gain
+    from countersample.fitting.gain import Holdout
     from countersample.fitting.leakage import Leak
     from countersample.fitting.propensity_source import PropensitySource
     from countersample.logs import JoinReport, LogCheck
@@ -39,76 +40,41 @@ class HeavyPair:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
-    """A trained ranker, and what to know before it is used.
-
-    Attributes
-    ----------
-    ranker : ClickRanker
-        Trained on all clicks.
-    gain : Gain
-        Over the logging policy, by clicks that the evaluated ranker has not seen.
-    holdout : Holdout
-        These clicks, and the population that the interval is about.
-    leaks : tuple of Leak
-        Features that seem to be computed from the evaluation clicks.
-    accepted : tuple of str
-        Features among them that the user confirmed.
-    evaluation_source, propensity_source : PropensitySource
-        The propensities that weight the evaluation clicks, and those of the whole log.
-    is_identified : bool
-        Whether the log identifies all propensities without a model of relevance.
-    is_joint : bool
-        Whether the interval of the gain includes the uncertainty of the propensities: they were
-        estimated again from each draw of queries.
-    gain_at_ends : tuple of float, optional
-        The relative gain with all propensities at the lower, or upper, ends of their intervals, if
-        the interval of the gain does not include their uncertainty.
-    ab_plan : ABPlan
-        The A/B test that would confirm the gain.
-    estimator : EstimatorChoice
-        The estimator of the gain, and the reason for it.
-    learning_curve : tuple of (steps, Estimate)
-        The value in the course of training; empty if the ranker has no checkpoints.
-    check, join : LogCheck and JoinReport
-    shown : ClickLog
-        Everything that was shown and has features and a propensity.
-    weights : Diagnosis
-        Of its clicks.
-    heaviest : tuple of HeavyPair
-        The ten query-item pairs with the most weight. Only these contain ids.
-    propensities, evaluation : PropensityOptions and EvaluationOptions
-        With the metric that was used.
-    half_life : float, optional
-        The days after which a click counts half in training.
-    seed : int
-    warnings : tuple of str
-        Reasons to trust the result less.
-    """
+class Fit(GainEstimate):
+    """A trained ranker, its gain over the logging policy, and what to know before it is used."""
 
     ranker: ClickRanker
-    gain: Gain
+    """Trained on all clicks."""
     holdout: Holdout
+    """The clicks that evaluate, and the population that the interval is about."""
     leaks: tuple[Leak, ...]
+    """Features that seem to be computed from the evaluation clicks."""
     accepted: tuple[str, ...]
+    """Features among them that the user confirmed."""
     evaluation_source: PropensitySource
+    """The propensities that weight the evaluation clicks."""
     is_identified: bool
-    is_joint: bool
-    gain_at_ends: tuple[float, float] | None
+    """Whether the log identifies all propensities without a model of relevance."""
     ab_plan: ABPlan
-    estimator: EstimatorChoice
-    learning_curve: tuple[tuple[int, Estimate], ...]
+    """The A/B test that would confirm the gain."""
     check: LogCheck
     propensity_source: PropensitySource
+    """The propensities of the whole log."""
     join: JoinReport
     shown: ClickLog
+    """Everything that was shown and has features and a propensity."""
     weights: Diagnosis
+    """The weights of these clicks."""
     heaviest: tuple[HeavyPair, ...]
+    """The ten query-item pairs with the most weight. Only these contain ids."""
     propensities: PropensityOptions
     evaluation: EvaluationOptions
+    """The options, with the metric that was used."""
     half_life: float | None
+    """The days after which a click counts half in training."""
     seed: int
     warnings: tuple[str, ...]
+    """Reasons to trust the result less."""
 
     @property
     def exposure(self) -> str:
