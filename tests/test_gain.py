@@ -33,7 +33,7 @@ def stamp(log, *, days=10):
     return log.append_column("timestamp", pa.array(stamps, pa.timestamp("us")))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def shop():
     return usual_shop()
 
@@ -118,8 +118,8 @@ class TestTime:
             for each in (late, other)
         )  # fmt: skip
         assert (first.scores == second.scores).all()
-        assert (first.curves[""] == second.curves[""]).all()
-        assert first.shown.clicks.tolist() != second.shown.clicks.tolist()
+        assert (first.clicks.curves[""] == second.clicks.curves[""]).all()
+        assert first.clicks.log.shown.clicks.tolist() != second.clicks.log.shown.clicks.tolist()
         assert first.holdout.n_clicks == late["click"].to_numpy()[is_after].sum()
 
     @slow
