@@ -65,7 +65,7 @@ def test_a_query_of_no_relevant_items_alone_has_no_mean():
     ("scores", "sentence"),
     [
         ([0.1, 0.2], r"scores have shape \(2,\), expected \(5,\)"),
-        (np.ones((5, 1)), r"scores have shape \(5, 1\), expected a vector"),
+        (np.ones((5, 1)), r"scores has shape \(5, 1\), expected a column"),
         ([0.1, 0.2, 0.3, np.nan, 0.5], r"scores have NaN at row 3 \(query 1, "),
     ],
 )

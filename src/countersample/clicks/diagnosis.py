@@ -18,37 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Diagnosis(Tabular):
-    """Statistics of a click log, returned by `diagnose`.
-
-    Attributes
-    ----------
-    n_clicks, n_rows, n_queries, n_pairs : int
-        Clicks, rows, queries with a click, and distinct query-item pairs.
-    max_weight, mean_weight : float
-        M = max 1/p and M̄, its mean over clicks.
-    effective_clicks : float
-        (Σv)²/Σv² over clicks: the number of clicks of equal weight with the same variance.
-    predicted_gain : float
-        (M/M̄)²: the ratio of the steps required by Theorems 1 and 3.
-    top_share : float
-        The share of all weight in the 1 % of clicks with the largest weights.
-    histogram : tuple of (from, to, clicks)
-        Clicks by weight, each bin twice as wide as the one before.
-    verdict : str
-        The recommendation, in words.
-    """
+    """Statistics of a click log, returned by `diagnose`."""
 
     n_clicks: float
     n_rows: int
-    n_queries: int
-    n_pairs: int
-    max_weight: float
-    mean_weight: float
-    effective_clicks: float
-    predicted_gain: float
-    top_share: float
-    histogram: tuple[tuple[float, float, float], ...]
-    verdict: str
+    n_queries: int  # with a click
+    n_pairs: int  # distinct query-item pairs
+    max_weight: float  # M = max 1/p
+    mean_weight: float  # M̄, the mean over clicks
+    effective_clicks: float  # (Σv)²/Σv²: clicks of equal weight with the same variance
+    predicted_gain: float  # (M/M̄)²: the ratio of the steps required by Theorems 1 and 3
+    top_share: float  # of all weight, in the 1 % of clicks with the largest weights
+    histogram: tuple[tuple[float, float, float], ...]  # from, to, clicks: bins double in width
+    verdict: str  # the recommendation, in words
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return the names and values of the statistics."""

@@ -84,10 +84,6 @@ class OneRanker(LoggingPolicy):
 class Ranked(OneRanker):
     """Every session shows the first items of the ranking: the policy of a ranker or its scores.
 
-    Parameters
-    ----------
-    ranker : Ranker or array-like (n_items,)
-
     Examples
     --------
     >>> import numpy as np
@@ -110,13 +106,8 @@ class Shuffled(OneRanker):
     """P(an item of the first ``depth`` is at position k) = 1/min(depth, n), k = 1..min(depth, n).
 
     Each session shows the first ``depth`` of the n items in a random order, and the rest below.
-    With a depth beyond the cut-off, which items are shown is random as well.
-
-    Parameters
-    ----------
-    ranker : Ranker or array-like (n_items,)
-    depth : int or None
-        By default the number of items shown.
+    With a depth beyond the cut-off, which items are shown is random as well. By default, it is the
+    number of items shown.
 
     Examples
     --------
@@ -172,16 +163,9 @@ class Shuffled(OneRanker):
 class Swapped(OneRanker):
     """With probability ``rate`` a session swaps two items of the first n = ``depth``.
 
-    Each of n − 1 pairs with the same probability: positions k and k + 1 (``"adjacent"``), or
-    1 and k (``"first"``), as in the interventions of Joachims et al. (WSDM 2017).
-
-    Parameters
-    ----------
-    ranker : Ranker or array-like (n_items,)
-    rate : float in [0, 1]
-    pairs : {"adjacent", "first"}
-    depth : int or None
-        By default the number of items shown.
+    Each of n − 1 pairs with the same probability: positions k and k + 1 (pairs ``"adjacent"``), or
+    1 and k (``"first"``), as in the interventions of Joachims et al. (WSDM 2017). By default, the
+    depth is the number of items shown.
 
     Examples
     --------
@@ -240,11 +224,8 @@ class TeamDraft(LoggingPolicy):
     """Two rankers take turns: in each round a fair coin decides which picks its best item first.
 
     Team-draft interleaving (Radlinski, Kurup and Joachims, CIKM 2008). In impressions, the column
-    ``policy`` of an item is the ranker that picked it.
-
-    Parameters
-    ----------
-    teams : mapping of two names to Ranker or array-like (n_items,)
+    ``policy`` of an item is the ranker that picked it. The teams map two names to rankers, or to
+    the scores of the items.
 
     Examples
     --------

@@ -96,18 +96,9 @@ def simulate_clicks(
     rng : numpy Generator or seed
         Same seed, same bytes.
 
-    Returns
-    -------
-    ClickLog
-        One row per click in the order of time, with its position and the dataset's fingerprint. If
-        sessions of a query differ, ``examination`` is the probability of examination at that
-        position: the propensity of weights by position alone.
-
-    Raises
-    ------
-    DataError
-        If the scores do not fit the dataset, if clicks cannot happen, or if there are too many
-        orders for exact propensities.
+    The log has one row per click in the order of time, with its position and the dataset's
+    fingerprint. If sessions of a query differ, ``examination`` is the probability of examination at
+    that position: the propensity of weights by position alone.
 
     Examples
     --------
@@ -224,8 +215,8 @@ def _make_world(
         make_click_model(click_model, bias=curve, relevant=grade, noise=noise)
         for _, curve in curves.values()
     )
-    user_shares = [share for share, _ in curves.values()]
-    user_shares = as_shares("the share of a context", curves, user_shares)
+    sizes = [share for share, _ in curves.values()]
+    user_shares = as_shares("the share of a context", curves, sizes)
     return World(dataset, as_policy(policy, shares), users, user_shares, top)
 
 

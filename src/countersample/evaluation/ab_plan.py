@@ -46,38 +46,19 @@ MIN_FIRST_POSITIONS = 0.99  # share of sessions with a first position in a compl
 
 @dataclass(frozen=True)
 class ABPlan:
-    """The sessions that an A/B test of clicks needs.
+    """The sessions that an A/B test of clicks needs."""
 
-    Attributes
-    ----------
-    logged, new : float
-        Clicks per session: on the logged ranking, and expected on the new one.
-    logged_variance, new_variance : float
-        Of the clicks per session.
-    low, high : float
-        The interval of the difference, new − logged.
-    confidence : float
-        The confidence level of the interval.
-    power : float
-        The probability that the test detects the difference.
-    level : float
-        The probability that it reports a difference although there is none.
-    sessions, sessions_at_low : int or None
-        Per arm, to detect the expected difference, or the lower end of its interval; None if that
-        is not above 0.
-    """
-
-    logged: float
-    new: float
-    logged_variance: float
+    logged: float  # clicks per session on the logged ranking
+    new: float  # clicks per session that are expected on the new one
+    logged_variance: float  # of the clicks per session
     new_variance: float
-    low: float
+    low: float  # the interval of the difference, new − logged
     high: float
-    confidence: float
-    power: float
-    level: float
-    sessions: int | None
-    sessions_at_low: int | None
+    confidence: float  # of this interval
+    power: float  # the probability that the test detects the difference
+    level: float  # the probability that it reports a difference although there is none
+    sessions: int | None  # per arm, to detect the expected difference; None if it is not above 0
+    sessions_at_low: int | None  # the same for the lower end of the interval
 
     @property
     def relative(self) -> float:
@@ -133,10 +114,8 @@ def plan_ab_test(
     dataset : RankingDataset
         The data of the log. Its labels are not read.
     power : float in (0, 1)
-    confidence : float in (0, 1)
-        The level of the interval of the difference, a bootstrap over sessions, or else queries.
-    n_bootstrap : int
-    rng : numpy Generator or seed
+    confidence, n_bootstrap, rng
+        Of the interval of the difference, a bootstrap over sessions, or else queries.
 
     Examples
     --------

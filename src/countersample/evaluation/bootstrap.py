@@ -110,14 +110,8 @@ def resample(
     merged at random into so many groups, with their share of the empty sessions. That changes
     neither mean nor variance.
 
-    Parameters
-    ----------
-    sums : float64 (n_clusters, k)
-        The first column is the divisor of an estimate: it is never 0 in a draw.
-    empty : float64 (k,), optional
-        The columns of a session without a row.
-    n_empty : float
-        The number of these sessions.
+    The first column of `sums`, (n_clusters, k), is the divisor of an estimate: it is never 0 in a
+    draw. There are `n_empty` sessions without a row, each with the columns `empty`, (k,).
     n_bootstrap : int
     rng : numpy Generator
     """
@@ -153,15 +147,8 @@ def ratio_intervals(
     percentiles of the draws would have this bias twice. If a ratio is not above 0, the interval is
     that of R itself instead of log R.
 
-    Parameters
-    ----------
-    ratios : float (k,)
-        The estimates R.
-    above, below : float (n, k) and (n,)
-        Their numerators and denominators in each draw.
-    confidence : float in (0, 1)
-    n_clusters : int
-        The number of resampled queries or sessions.
+    The numerators `above`, (n, k), and the denominators `below`, (n,), are those of each draw, and
+    `n_clusters` is the number of resampled queries or sessions.
 
     Examples
     --------

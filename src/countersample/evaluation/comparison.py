@@ -57,14 +57,10 @@ _NUMBERS = ("value", "low", "high", "relative", "relative_low", "relative_high")
 
 @dataclass(frozen=True)
 class Gain(Difference, Tabular):
-    """How much better a ranker is than the logging policy, by the same clicks.
+    """How much better a ranker is than the logging policy, by the same clicks: see `Difference`.
 
-    Attributes
-    ----------
-    value, low, high, relative, relative_low, relative_high, metric, confidence
-        As of `Difference`. Both values are estimated from the same sessions in every draw, so that
-        the noise that they share cancels.
-    new, logged : Estimate
+    Both values are estimated from the same sessions in every draw, so that the noise that they
+    share cancels; `new` and `logged` are the single estimates.
     """
 
     new: Estimate
@@ -100,49 +96,34 @@ class Gain(Difference, Tabular):
             "gain": (self.value, self.low, self.high),
             "relative gain": (self.relative, self.relative_low, self.relative_high),
         }
-        value, low, high = zip(*rows.values(), strict=True)
-        return {"of": list(rows), "value": list(value), "low": list(low), "high": list(high)}
+        names = ("value", "low", "high")
+        return {"of": list(rows), **dict(zip(names, zip(*rows.values(), strict=True), strict=True))}
 
 
 @dataclass(frozen=True)
 class Comparison(Tabular):
-    """Candidates compared by the same clicks: the result of `compare`.
+    """Candidates compared by the same clicks: the result of `compare`."""
 
-    Attributes
-    ----------
-    reference : str
-        The candidate that all others are compared with.
-    estimates : dict of Estimate, by name
-        The value of each candidate and of the reference, each with its own interval.
-    differences : tuple of Difference
-        One per candidate without the reference; their intervals hold all at once.
-    confidence : float
-        The confidence level.
-    warnings : tuple of str
-        Reasons to trust the intervals less.
-    withheld : dict of str, by name
-        Why these clicks cannot evaluate a candidate.
-    unidentified : str
-        The method whose propensities the log does not identify, if it does not.
-    """
-
-    reference: str
-    estimates: dict[str, Estimate]
-    differences: tuple[Difference, ...]
+    reference: str  # the candidate that all others are compared with
+    estimates: dict[str, Estimate]  # of each candidate and the reference, each with its interval
+    differences: tuple[Difference, ...]  # from the reference; their intervals hold all at once
     confidence: float
-    warnings: tuple[str, ...] = ()
-    withheld: dict[str, str] = field(default_factory=dict)
-    unidentified: str = ""
+    warnings: tuple[str, ...] = ()  # reasons to trust the intervals less
+    withheld: dict[str, str] = field(default_factory=dict)  # why clicks cannot evaluate a candidate
+    unidentified: str = ""  # the method whose propensities the log does not identify, if any
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
         """The verdict on each candidate, by name."""
-        return {each.candidate: self._decide(each) for each in self.differences}
-
-    def _decide(self, difference: Difference) -> Verdict:
-        names = (difference.candidate, difference.reference)
-        withheld = [f"{name} {self.withheld[name]}" for name in names if name in self.withheld]
-        return decide(difference, withheld=", ".join(withheld[:1]), unidentified=self.unidentified)
+        verdicts = {}
+        for each in self.differences:
+            names = (each.candidate, each.reference)
+            reasons = [f"{name} {self.withheld[name]}" for name in names if name in self.withheld]
+            withheld = reasons[0] if reasons else ""
+            verdicts[each.candidate] = decide(
+                each, withheld=withheld, unidentified=self.unidentified
+            )
+        return verdicts
 
     @property
     def better(self) -> tuple[str, ...]:
@@ -244,9 +225,6 @@ def compare(
     candidates : mapping of Ranker or array-like (n_items,), by name
         Rankers with ``predict``, or scores of the items. ``"logged": None`` makes the logging
         policy a candidate, if it is not the reference.
-    log : ClickLog
-    dataset : RankingDataset
-        The data of the log. Its labels are not read.
     reference : str
         The candidate that all others are compared with; by default the logging policy, whose
         ranking is read from the positions in the log.
@@ -254,14 +232,8 @@ def compare(
         The values of the candidates in n resampled logs, for intervals from your own bootstrap; in
         the order of `candidates`, then the logging policy if it is the reference and not a
         candidate.
-    rng, options, **settings
+    log, dataset, rng, options, **settings
         As for `estimate`.
-
-    Raises
-    ------
-    ParameterError, DataError
-        If there is no candidate beside the reference, if the reference is not a candidate, or for
-        what `estimate` rejects.
 
     Examples
     --------

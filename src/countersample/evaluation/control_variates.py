@@ -35,14 +35,7 @@ _SINGULAR = 1e-9  # of a correlation matrix: controls that determine each other 
 
 
 def control_moments(n: Floats, controls: Floats) -> Floats:
-    """Return n, x and their products per cluster: (m, k) with k = (p + 1) + (p + 1)².
-
-    Parameters
-    ----------
-    n : float64 (m,)
-    controls : float64 (m, p)
-        x per cluster.
-    """
+    """Return n, x and their products, (m, (p + 1) + (p + 1)²), from n, (m,), and x, (m, p)."""
     columns = np.column_stack([n, controls])
     products = columns[:, :, None] * columns[:, None, :]
     return np.concatenate([columns, products.reshape(len(n), -1)], axis=1)
@@ -56,14 +49,8 @@ def outcome_moments(y: Floats, n: Floats, controls: Floats) -> Floats:
 def best_beta(of_controls: Floats, of_outcome: Floats) -> Floats:
     """β* = Var(z)⁻¹ Cov(z, e), (..., p), from sums of moments over clusters.
 
-    A control that does not vary has a β of 0; controls that determine each other share one.
-
-    Parameters
-    ----------
-    of_controls : float64 (..., k)
-        Sums of `control_moments`.
-    of_outcome : float64 (..., p + 2)
-        Sums of `outcome_moments`.
+    The sums are of `control_moments`, (..., k), and of `outcome_moments`, (..., p + 2). A control
+    that does not vary has a β of 0; controls that determine each other share one.
 
     Examples
     --------
@@ -78,7 +65,8 @@ def best_beta(of_controls: Floats, of_outcome: Floats) -> Floats:
     array([3.])
     """
     p = of_outcome.shape[-1] - 2
-    total, products = _split(of_controls, p)
+    total, products = of_controls[..., : p + 1], of_controls[..., p + 1 :]
+    products = products.reshape(*products.shape[:-1], p + 1, p + 1)
     size = total[..., :1]
     mean = total[..., 1:] / size  # x̄
     with_n, squared = products[..., 0, 1:], products[..., 0, 0, None]
@@ -103,14 +91,7 @@ def best_beta(of_controls: Floats, of_outcome: Floats) -> Floats:
 
 
 def controlled_mean(of_controls: Floats, of_outcome: Floats, expected: Floats) -> Floats:
-    """V = ȳ − β*·(x̄ − X), (...,), from sums of moments over clusters.
-
-    Parameters
-    ----------
-    of_controls, of_outcome
-        As for `best_beta`.
-    expected : float64 (..., p)
-        X, for one n.
+    """V = ȳ − β*·(x̄ − X), (...,), from sums as for `best_beta`, and X for one n, (..., p).
 
     Examples
     --------
@@ -124,19 +105,11 @@ def controlled_mean(of_controls: Floats, of_outcome: Floats, expected: Floats) -
     >>> float(controlled_mean(*sums, np.array([0.5])).round(9))
     2.0
     """
-    p = of_outcome.shape[-1] - 2
-    total, _ = _split(of_controls, p)
-    size = total[..., :1]
-    above = total[..., 1:] / size - expected
+    size, p = of_controls[..., :1], of_outcome.shape[-1] - 2
+    above = of_controls[..., 1 : p + 1] / size - expected
     beta = best_beta(of_controls, of_outcome)
-    value: Floats = (of_outcome[..., :1] / size)[..., 0] - (beta * above).sum(axis=-1)
+    value: Floats = of_outcome[..., 0] / size[..., 0] - (beta * above).sum(axis=-1)
     return value
-
-
-def _split(of_controls: Floats, p: int) -> tuple[Floats, Floats]:
-    """Return Σn and Σx, (..., p + 1), and the sums of their products, (..., p + 1, p + 1)."""
-    total, products = of_controls[..., : p + 1], of_controls[..., p + 1 :]
-    return total, products.reshape(*products.shape[:-1], p + 1, p + 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,17 +100,9 @@ def relevance_model(
     It is cross-fitted: the queries are split into five folds, and r̂ in a fold is learned from the
     others, so that no item is evaluated by its own clicks.
 
-    Parameters
-    ----------
-    log : ClickLog
-        With impressions.
-    dataset : RankingDataset
-    served : bool
-        Whether z = ln(E/n), the log of an item's exposure per session of its query, is one more
-        feature, which may explain as much as all others together: the logging policy knew something
-        about relevance, too. Leave it out to evaluate rankings that change the exposure.
-    rng : numpy Generator
-        Splits the queries into folds.
+    With `served`, z = ln(E/n), the log of an item's exposure per session of its query, is one more
+    feature, which may explain as much as all others together: the logging policy knew something
+    about relevance, too. Leave it out to evaluate rankings that change the exposure.
     """
     seen, clicks = exposure(log, dataset)
     n_folds = min(FOLDS, len(np.unique(log.query)))
@@ -244,19 +236,7 @@ def doubly_robust_log(
         1/(S·τ). With 0 the model is used for items that were never shown, and no others.
     relevance : array-like (n_items,), optional
         r̂ per item by your own model, fitted on other clicks than these. By default
-        `relevance_model`, with features and exposure.
-    rng : numpy Generator or seed
-        For `relevance_model`.
-
-    Returns
-    -------
-    ClickLog
-        If clicks are fewer than expected by chance, a weight may be below 0, as in every log.
-
-    Raises
-    ------
-    DataError
-        For a log without impressions, from which exposure cannot be computed.
+        `relevance_model`, with features and exposure, which draws its folds by `rng`.
 
     Examples
     --------

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import repeat
-from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -48,6 +47,7 @@ from countersample.evaluation.control_variates import (
 )
 from countersample.evaluation.doubly_robust import (
     check_relevance,
+    default_clip,
     examination_probabilities,
     exposure,
     relevance_model,
@@ -134,30 +134,7 @@ class EstimateOptions(Options):
 
 @dataclass(frozen=True)
 class Estimate(Tabular):
-    """The value of a ranker from logged clicks, with its interval.
-
-    Attributes
-    ----------
-    value, low, high : float
-        The estimate, and its bootstrap interval.
-    confidence : float
-        The confidence level of the interval.
-    metric, estimator : str
-    per : {"session", "click", "relevant item"}
-        The unit of the mean: clicks, if the log does not have the number of sessions.
-    resampled : {"sessions", "queries"}
-        What the bootstrap draws: queries, if the log does not have the session of each row.
-    n_sessions : float or None
-    n_clicks : float
-    effective_clicks : float
-        (Σ u)² / Σ u² with u = λ/p of each click: so many clicks of equal weight are as good.
-    never_shown : float or None
-        The share of the ranking's rewards λ from items that the log never showed (or only where
-        their examination probability is not known). `ips`, `clipped` and `snips` count them as
-        irrelevant, `dr` uses its model of relevance. None if the log has clicks only.
-    warnings : tuple of str
-        Reasons to trust the estimate less.
-    """
+    """The value of a ranker from logged clicks, with its interval."""
 
     value: float
     low: float
@@ -165,13 +142,16 @@ class Estimate(Tabular):
     confidence: float
     metric: str
     estimator: str
-    per: str
-    resampled: str
+    per: str  # "session", "click" (if the number of sessions is unknown) or "relevant item"
+    resampled: str  # what the bootstrap draws: "sessions", or "queries" if rows have no session
     n_sessions: float | None
     n_clicks: float
-    effective_clicks: float
+    effective_clicks: float  # (Σ u)² / Σ u², u = λ/p: so many clicks of equal weight are as good
+    # The share of the ranking's rewards λ from items that the log never showed (or only where their
+    # examination probability is not known). `ips`, `clipped` and `snips` count them as irrelevant,
+    # `dr` uses its model of relevance. None if the log has clicks only.
     never_shown: float | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # reasons to trust the estimate less
 
     def __str__(self) -> str:
         return (
@@ -212,11 +192,6 @@ def estimate(
     options : EstimateOptions, optional
     **settings
         Single fields of `EstimateOptions`, which win over `options`: ``metric``, ``estimator``, ….
-
-    Raises
-    ------
-    ParameterError, DataError
-        For a metric that is not additive, or data that do not match.
 
     Examples
     --------
@@ -269,7 +244,7 @@ def make_case(
 ) -> Case:
     """Check the log and prepare everything that does not depend on a ranker."""
     log.check(dataset)
-    estimator, relevance = options.estimator, np.empty(0)
+    estimator, relevance, clip = options.estimator, np.empty(0), options.clip
     if estimator == "dr":
         exposure(log, dataset)  # rejects a log without impressions
         relevance = (
@@ -277,11 +252,9 @@ def make_case(
             if options.baseline is None
             else check_relevance("baseline", options.baseline, dataset)
         )
+        clip = clip or 0.0
     clusters = Clusters.of(log)
-    clip = options.clip
-    if clip is None:
-        clip = min(1.0, 10 / sqrt(clusters.n_sessions or log.n_clicks))
-        clip = 0.0 if estimator == "dr" else clip
+    clip = default_clip(log) if clip is None else clip
     rows = dataset.offsets[log.query] + log.item
     controls = Controls.of(log, clusters, options.control) if estimator == "beta-ips" else None
     return Case(log, dataset, options, rows, clusters, clip, relevance, controls)

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
 
-__all__ = ["Fold", "HeldOut", "Scorer"]
-
 VALIDATION_QUERIES = 1_000  # hold out enough folds to reach this many queries
 MIN_QUERIES_FOR_BETA = 500  # held-out queries; with fewer, estimating β* costs what it gains
 BOOTSTRAP_DRAWS = 200
@@ -58,24 +56,12 @@ Scorer = Any
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """A log to train on, and the clicks of other queries to evaluate by.
+    """A log to train on, and the clicks of other queries to evaluate by."""
 
-    Attributes
-    ----------
-    train : ClickLog
-        The clicks of all queries that are not held out.
-    validation : RankingDataset
-        The held-out queries.
-    queries : int64 (n_queries,)
-        Their indices in the whole dataset.
-    weights : float64 (n_clicked,)
-        Σ clicks / propensity per clicked item of these queries.
-    """
-
-    train: ClickLog
-    validation: RankingDataset
-    queries: Ints
-    weights: Floats
+    train: ClickLog  # the clicks of all queries that are not held out
+    validation: RankingDataset  # the held-out queries
+    queries: Ints  # their indices in the whole dataset, (n_queries,)
+    weights: Floats  # Σ clicks / propensity per clicked item of these queries, (n_clicked,)
     metric: str
     order: Ints  # the items of `validation`, shuffled within queries, so that ties are random
     rows: Ints  # the index in that order of each clicked item
@@ -89,18 +75,9 @@ class Fold:
         ranks = ranks_of(scores[self.order], self.validation.offsets)[self.rows]
         return rank_values(self.metric, ranks) * self.weights
 
-    def value(self, scorer: Scorer) -> float:
-        """Return Σ λ(rank)/p / Σ 1/p, the ``snips`` estimate."""
-        return float(self.reward(scorer).sum() / self.weights.sum())
-
     def sums(self, scorer: Scorer) -> Floats:
         """Return Σ λ(rank)/p over the clicks per group, (n_groups,)."""
         return add_up(self.group, self.reward(scorer), self.n_groups)
-
-    @property
-    def weight_sums(self) -> Floats:
-        """Σ 1/p over the clicks per group, (n_groups,)."""
-        return add_up(self.group, self.weights, self.n_groups)
 
 
 class HeldOut:
@@ -127,11 +104,8 @@ class HeldOut:
         λ of the logged ranking per row of the log, for `logged_sums`: see `logged_values`.
     rng : numpy Generator
 
-    Attributes
-    ----------
-    folds : list of Fold
-    n_queries : int
-        The number of clicked queries that are held out, in all folds.
+    The attribute `folds` has the list of `Fold`, `n_queries` the number of clicked queries that are
+    held out in all folds.
 
     Examples
     --------
@@ -187,21 +161,7 @@ class HeldOut:
             self._all = _group_sums(clicked, queries, group_of_query)
 
     def with_features(self, dataset: RankingDataset) -> HeldOut:
-        """Return the same folds for candidates that rank the same items by other features.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from countersample import ClickLog, synthetic
-        >>> from countersample.evaluation import HeldOut
-        >>> data = synthetic("tiny", rng=0)
-        >>> held_out = HeldOut(data, ClickLog.from_labels(data), rng=np.random.default_rng(0))
-        >>> other = held_out.with_features(data.with_features(-data.features))
-        >>> by_first = [fold.validation.features[:, 0] for fold in other.folds]
-        >>> by_last = [-fold.validation.features[:, 0] for fold in held_out.folds]
-        >>> bool((other.sums(by_first) == held_out.sums(by_last)).all())
-        True
-        """
+        """Return the same folds for candidates that rank the same items by other features."""
         other = copy(self)
         other.folds = [
             replace(fold, validation=dataset.subset(fold.queries)) for fold in self.folds

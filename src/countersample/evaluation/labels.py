@@ -28,18 +28,10 @@ _SCORES_AT_ONCE = 1 << 24  # 64 MB
 
 @dataclass(frozen=True, eq=False)
 class QueryValues(Tabular):
-    """The values of metrics per query: see `evaluate`.
+    """The values of metrics per query: see `evaluate`."""
 
-    Attributes
-    ----------
-    query_ids : array (n_queries,)
-        In the order of the dataset.
-    values : dict of str to float64 (n_queries,)
-        By the name of the metric; NaN for a query that a metric skips.
-    """
-
-    query_ids: NDArray[Any]
-    values: dict[str, Floats]
+    query_ids: NDArray[Any]  # in the order of the dataset, (n_queries,)
+    values: dict[str, Floats]  # by the name of the metric; NaN for a query that a metric skips
 
     def __getitem__(self, metric: str) -> Floats:
         return self.values[metric]
@@ -96,18 +88,6 @@ def evaluate(
         Passed to each metric, which must take it: see `countersample.metrics`. ``no_relevant`` is
         the value of a query without a relevant item: by default 0, and arp skips such a query.
 
-    Returns
-    -------
-    dict of str to float, or QueryValues
-        The means by name, in the order of `metrics`; or the values per query.
-
-    Raises
-    ------
-    ParameterError
-        For an unknown name or option.
-    DataError
-        For scores that do not match the dataset, or if no query is left to average.
-
     Examples
     --------
     >>> from countersample import RankingDataset, evaluate
@@ -155,17 +135,8 @@ def learning_curve(
 ) -> Floats:
     """Return the mean of a metric for each of many linear rankers, (n_rankers,).
 
-    Their scores are one matrix product, X·Wᵀ, in blocks of rankers.
-
-    Parameters
-    ----------
-    coefs : float64 (n_rankers, n_features)
-        Weights, such as `History.average_coef`.
-    dataset : RankingDataset
-    metric : str
-        A name such as ``"ndcg@10"``.
-    **options
-        As for `evaluate`: ``no_relevant="skip"`` leaves out queries without a relevant item.
+    Their scores are one matrix product, X·Wᵀ, in blocks of rankers, with `coefs` of shape
+    (n_rankers, n_features), such as `History.average_coef`. The options are those of `evaluate`.
 
     Examples
     --------

@@ -26,31 +26,18 @@ _CURRENT = "your current ranker"
 
 @dataclass(frozen=True)
 class Difference:
-    """How much better a candidate is than the reference, by the same clicks.
+    """How much better a candidate is than the reference, by the same clicks."""
 
-    Attributes
-    ----------
-    candidate, reference : str
-        Their names: ``"logged"`` is the logging policy, ``"the ranker"`` a single candidate.
-    metric : str
-    value, low, high : float
-        V(candidate) − V(reference), and its interval.
-    relative, relative_low, relative_high : float
-        The same as a share of V(reference).
-    confidence : float
-        The confidence level of both intervals.
-    """
-
-    candidate: str
+    candidate: str  # "logged" is the logging policy, "the ranker" a single candidate
     reference: str
     metric: str
-    value: float
+    value: float  # V(candidate) − V(reference), with its interval
     low: float
     high: float
-    relative: float
+    relative: float  # the same as a share of V(reference)
     relative_low: float
     relative_high: float
-    confidence: float
+    confidence: float  # of both intervals
 
     @property
     def figures(self) -> str:
@@ -63,17 +50,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a ranker is better than the reference, and why.
+    """Whether a ranker is better than the reference, and why."""
 
-    Attributes
-    ----------
-    outcome : {"better", "worse", "not shown", "none"}
-    sentence : str
-        The same in words, with the figures or the reason.
-    """
-
-    outcome: str
-    sentence: str
+    outcome: str  # "better", "worse", "not shown" or "none"
+    sentence: str  # the same in words, with the figures or the reason
 
     @property
     def is_better(self) -> bool:
@@ -99,15 +79,9 @@ def decide(
 ) -> Verdict:
     """Return the verdict on a candidate.
 
-    Parameters
-    ----------
-    difference : Difference
-    withheld : str
-        Why these clicks cannot evaluate the candidate, if they cannot.
-    unidentified : str
-        The method whose propensities the log does not identify, if it does not.
-    kept : str
-        Why the ranker ranks like your current one, if it does.
+    `withheld` is the reason why these clicks cannot evaluate it, `unidentified` the method whose
+    propensities the log does not identify, and `kept` the reason why the ranker ranks like your
+    current one; each is empty if it does not apply.
 
     Examples
     --------
@@ -118,7 +92,10 @@ def decide(
     >>> decide(gain, unidentified="regression-em").outcome
     'not shown'
     """
-    candidate, reference = map(_describe, (difference.candidate, difference.reference))
+    candidate, reference = (
+        _CURRENT if name == LOGGED else name
+        for name in (difference.candidate, difference.reference)
+    )
     if withheld:
         about = "" if candidate == NEW else f" on {candidate} over {reference}"
         return Verdict("none", f"No verdict{about}: {withheld}.")
@@ -149,8 +126,3 @@ def interval_outcome(difference: Difference) -> str:
     if difference.metric == "arp":
         low, high = -high, -low
     return "better" if low > ROUNDING else "worse" if high < -ROUNDING else "not shown"
-
-
-def _describe(name: str) -> str:
-    """Return how a sentence calls a ranker."""
-    return _CURRENT if name == LOGGED else name

@@ -27,23 +27,12 @@ _ROUNDING = 1 + 1e-3  # a factor on the ends of intervals: iterative estimators 
 
 @dataclass(frozen=True, eq=False)
 class CrossCheck(Tabular):
-    """The estimates of all methods that a log supports, made by `cross_check`.
+    """The estimates of all methods that a log supports, made by `cross_check`."""
 
-    Attributes
-    ----------
-    estimates : dict of Propensities, by method
-    unsupported : dict of str, by method
-        Why this log does not support a method.
-    is_agreed : bool
-        Whether one falling curve is within all intervals of all methods.
-    sentence : str
-        The same in words.
-    """
-
-    estimates: dict[str, Propensities]
-    unsupported: dict[str, str]
-    is_agreed: bool
-    sentence: str
+    estimates: dict[str, Propensities]  # by method
+    unsupported: dict[str, str]  # why this log does not support a method, by method
+    is_agreed: bool  # whether one falling curve is within all intervals of all methods
+    sentence: str  # the same in words
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return the curves of all methods below each other, with their intervals."""

@@ -55,7 +55,8 @@ def estimate(
 
     All estimators assume the position-based model: P(click) = p_position · r, with r the relevance
     of the item to the query. In a log with contexts, positions are compared within each context,
-    and the result is one curve for all of them; `estimate_by_context` returns one per context.
+    and the result is one curve for all of them; `estimate_by_context` returns one per context. A
+    log that does not support the method raises `DataError`, which names what is missing.
 
     Parameters
     ----------
@@ -73,11 +74,6 @@ def estimate(
         Options of the method: ``declared`` (whether results were shuffled, if the log cannot show
         it) of randomized; ``weighting`` ("harmonic" or "equal") of pivot, adjacent-chain and
         all-pairs; ``features`` of regression-em, one row per pair in the order of `pair_ids`.
-
-    Raises
-    ------
-    DataError
-        If the log does not support the method; the message names what is missing.
 
     Examples
     --------
@@ -190,13 +186,7 @@ def estimate_trust(
     two positions, in 20 queries or more, and must differ in relevance. A log that does not support
     it raises `DataError`, with the reason and the largest depth at which it does.
 
-    Parameters
-    ----------
-    counts : PositionCounts
-    n_bootstrap, confidence, rng
-        As in `estimate`.
-    depth : int, optional
-        The last position to estimate, where β is 0; by default the last one in the log.
+    The parameters are those of `estimate`; β is 0 at the last position, `depth`.
 
     Examples
     --------
@@ -241,28 +231,15 @@ def estimate_trust(
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """P(examine k) ∝ (1 / (k + offset))^gamma, with an interval of gamma.
-
-    Attributes
-    ----------
-    gamma, low, high : float
-        The exponent, and the ends of its interval.
-    offset : int
-    method : str
-        The estimator whose curve the law was fitted to.
-    confidence : float
-    is_within : bool
-        Whether the law is within the interval of every position of that curve.
-    notes : tuple of str
-    """
+    """P(examine k) ∝ (1 / (k + offset))^gamma, with an interval of gamma."""
 
     gamma: float
     low: float
     high: float
     offset: int
-    method: str
+    method: str  # the estimator whose curve the law was fitted to
     confidence: float
-    is_within: bool
+    is_within: bool  # whether the law is within the interval of every position of that curve
     notes: tuple[str, ...]
 
     @property
@@ -297,15 +274,8 @@ def estimate_gamma(
     p is the curve of any estimator and u_k = 1/variance of log p_k over resampled logs. The
     interval has the quantiles of gamma over the same resampled logs.
 
-    Parameters
-    ----------
-    counts : PositionCounts
-    method : str
-        Any of `estimate`.
-    offset : int
-        As in `PositionBias`: 0 is the equation of the paper, 1 the curve of its authors' code.
-    n_bootstrap, confidence, rng, **options
-        As in `estimate`.
+    The offset is that of `PositionBias`: 0 is the equation of the paper, 1 the curve of its
+    authors' code. The other parameters are those of `estimate`.
 
     Examples
     --------
@@ -366,23 +336,12 @@ def _slope(x: Floats, y: Floats, weights: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Support:
-    """Whether a log supports a method, as returned by `supported`.
-
-    Attributes
-    ----------
-    method : str
-    is_supported : bool
-        Whether `estimate` returns a curve down to the requested depth.
-    reason : str, optional
-        Why not, and the remedy, in one sentence; None if it is supported.
-    depth : int, optional
-        The largest depth at which `estimate` returns a curve, if any.
-    """
+    """Whether a log supports a method, as returned by `supported`."""
 
     method: str
-    is_supported: bool
-    reason: str | None
-    depth: int | None
+    is_supported: bool  # whether `estimate` returns a curve down to the requested depth
+    reason: str | None  # why not, and the remedy, in one sentence; None if it is supported
+    depth: int | None  # the largest depth at which `estimate` returns a curve, if any
 
 
 def supported(
