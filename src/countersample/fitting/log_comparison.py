@@ -60,11 +60,6 @@ class LogComparison:
         return {name: each.outcome for name, each in self.comparison.verdicts.items()}
 
     @property
-    def sentences(self) -> tuple[str, ...]:
-        """The verdicts in words."""
-        return self.comparison.sentences
-
-    @property
     def population(self) -> str:
         """The population that the intervals are about."""
         reference = self.comparison.estimates[self.comparison.reference]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import platform
 import shlex
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -39,8 +38,6 @@ MAX_FEATURES = 15  # largest weights of a ranker that are shown
 MAX_POSITIONS = 10  # rows of the table of propensities
 MAX_DRIFT_FEATURES = 30  # with the largest changes
 CHART_SIZE = (4.0, 2.5)  # inches: text is readable on a phone
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "narwhals", "pyarrow", "duckdb", "pyspark")
-_STARTS = {"served": "your current ranker", "linear": "the linear ranker"}
 
 
 # -- the page of a fit ----------------------------------------------------------------------------
@@ -76,7 +73,8 @@ def write_page(
         "countersample.fitting", "fit.html",
         title=f"A ranker from {fit.check.counts.n_clicks:,} clicks", kind="countersample fit",
         fit=fit, gain=fit.gain, source=fit.propensity_source, counts=fit.check.counts,
-        command=command, show_ids=show_ids, versions=_list_versions(),
+        command=command, show_ids=show_ids,
+        versions=f"countersample {__version__}, Python {platform.python_version()}",
         charts=_draw_charts(fit) | {"positions": _draw_curves(fit, curves, others)},
         positions=_tabulate_curves(curves), others=_tabulate_curves(others),
         features=_tabulate_features(fit), setting_rows=_list_settings(fit),
@@ -137,37 +135,19 @@ def _tabulate_features(fit: Fit) -> dict[str, Any]:
 
 def _list_settings(fit: Fit) -> list[tuple[str, str]]:
     """Return the settings that were chosen, then those that were given."""
-    path, params, chosen = fit.path, fit.ranker.get_params(), dict(fit.chosen)
-    clip, normalizer = chosen.pop("clip"), fit.ranker.preprocessing_.normalizer
-    rows: dict[str, Any] = {
-        "method": params["method"] + (f", by {params['unit']}" if "unit" in params else ""),
-        "propensities": fit.propensity_source.source,
-        **chosen,
+    normalizer = fit.ranker.preprocessing_.normalizer
+    rows = {
+        **fit.chosen,
         "features": "as they are" if normalizer is None else normalizer.label,
-        "clip": "none" if clip is None else clip,
+        **{name: fit.ranker.get_params().get(name) for name in ("method", "unit")},
     }
-    if path is not None:
-        starts = dict.fromkeys(_STARTS.get(each.start, each.start) for each in path.candidates)
-        rows |= {
-            "candidates": f"{len(path.candidates)}, on paths from {' and from '.join(starts)}",
-            "share of your current ranker": f"{path.kept:.0%}",
-            "selected by": f"{path.metric} of {path.n_queries:,} held-out queries",
-        }
-    options = {name: value for name, value in fit.settings.items() if value not in (None, [])}
-    rows = rows | {name: str(value) for name, value in options.items() if name not in rows}
+    options = {name: value for name, value in fit.settings.items() if name not in rows}
     forms = {int: ",", float: ".3g"}
-    return [(name.replace("_", " "), f"{value:{forms.get(type(value), '')}}")
-            for name, value in rows.items() if name != "metric"]  # fmt: skip
-
-
-def _list_versions() -> str:
-    versions = [f"countersample {__version__}", f"Python {platform.python_version()}"]
-    for name in _PACKAGES:
-        try:
-            versions.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:  # an engine that is not installed
-            continue
-    return ", ".join(versions)
+    return [
+        (name.replace("_", " "), f"{value:{forms.get(type(value), '')}}")
+        for name, value in (rows | options).items()
+        if value not in (None, [])
+    ]
 
 
 # -- propensities by position ---------------------------------------------------------------------
