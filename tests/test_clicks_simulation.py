@@ -1,7 +1,5 @@
 """Simulated users: kernels equal to their twins, samples that follow their closed forms."""
 
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
@@ -208,13 +206,6 @@ def test_same_seed_same_bytes():
     assert tables[0].equals(tables[1])
 
 
-@pytest.mark.parametrize("bits", [np.random.MT19937, np.random.Philox, np.random.SFC64])
-def test_any_bit_generator_will_do(bits):
-    data = synthetic("tiny", rng=0)
-    log = simulate_clicks(data, data.features[:, 0], 1000, rng=np.random.Generator(bits(SEED)))
-    assert log.n_clicks == 1000
-
-
 def test_a_policy_is_a_ranker_or_its_scores():
     class FirstFeature:
         def predict(self, features):
@@ -308,34 +299,16 @@ def test_bad_options(data, options, message):
     for simulate in (simulate_clicks, simulate_impressions):
         with pytest.raises((DataError, ParameterError), match=message):
             simulate(data, **options)
+        with pytest.raises(ParameterError, match=r"n_\w+ is 0, expected a whole number of at"):
+            simulate(data, options["policy"], 0)
 
 
-@pytest.mark.parametrize("n", [0, 1e6, True])
-def test_bad_numbers(data, n):
-    for simulate in (simulate_clicks, simulate_impressions):
-        with pytest.raises(ParameterError, match=r"n_\w+ is .*, expected a whole number of at"):
-            simulate(data, np.zeros(data.n_items), n)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"noise": 0, "relevant": 5},
-        {"click_model": "perfect", "relevant": 5},
-        {"bias": TableBias([1e-300])},
-    ],
-)
+@pytest.mark.parametrize("options", [{"noise": 0, "relevant": 5}, {"bias": TableBias([1e-300])}])
 def test_a_world_without_clicks_is_rejected(data, options):
     with pytest.raises(DataError, match=r"clicks .* times per session on average, expected at"):
         simulate_clicks(data, np.zeros(data.n_items), **options)
     with pytest.raises(DataError, match="the dataset has no queries"):
         simulate_impressions(data.subset([]), [])
-
-
-def test_importing_is_cheap():
-    code = "import countersample.clicks, sys; print({'numba', 'pyarrow'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
 
 
 def test_clicks_say_where_they_were_shown():

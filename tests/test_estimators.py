@@ -39,103 +39,75 @@ def outcomes_of_a_session(rankings, n_shown=3):
                 yield likely / 2 / len(rankings), rows
 
 
-def expectation(of, rankings, *, n_sessions=2, n_shown=3, keep_unclicked=True):
-    """Return the exact mean of of(log) over all logs of so many sessions."""
+def mean_estimate(rankings, metric="dcg", *, n_shown=3, is_logged=False, **options):
+    """Return the exact mean of an estimate over all logs of two sessions."""
+    options |= {"metric": metric, "n_bootstrap": 1, "rng": 0}
     mean = 0.0
-    for sessions in product(outcomes_of_a_session(rankings, n_shown), repeat=n_sessions):
+    for sessions in product(outcomes_of_a_session(rankings, n_shown), repeat=2):
         rows = [(s, *row) for s, (_, some) in enumerate(sessions) for row in some]
         session, query, item, position, click = np.array(rows).T
         log = ClickLog(
             query, item, LOOKS[position - 1], click, session=session, position=position,
-            impressions=np.ones(len(rows)), n_sessions=n_sessions,
+            impressions=np.ones(len(rows)), n_sessions=2,
         )  # fmt: skip
-        if not keep_unclicked:
-            log = ClickLog(*(c[click > 0] for c in (log.query, log.item, log.propensity)),
-                           session=session[click > 0], n_sessions=n_sessions)  # fmt: skip
-        mean += np.prod([p for p, _ in sessions]) * of(log)
+        value = estimate(NEW, log, SMALL, **options).value
+        if is_logged:
+            gain = estimate_gain(NEW, log, SMALL, **options)
+            assert gain.value == gain.new.value - gain.logged.value
+            value = gain.logged.value
+        mean += np.prod([p for p, _ in sessions]) * value
     return mean
 
 
-def true_value(metric, by_item=None):
-    by_item = rank_values(metric, item_ranks(NEW, SMALL)) if by_item is None else by_item
-    return (by_item * RELEVANCE).sum() / 2  # two queries, equally likely
+def true_value(metric="dcg", rewards=None):
+    rewards = rank_values(metric, item_ranks(NEW, SMALL)) if rewards is None else rewards
+    return (rewards * RELEVANCE).sum() / 2  # two queries, equally likely
 
 
 ONE_RANKING, TWO_RANKINGS = [(0, 1, 2)], [(0, 1, 2), (0, 2, 1)]
 
 
-@pytest.mark.parametrize("metric", ["dcg@2", "dcg", "precision@1", "arp"])
-@pytest.mark.parametrize("rankings", [ONE_RANKING, TWO_RANKINGS])
-def test_ips_is_unbiased(rankings, metric):
-    def of(log):
-        return estimate(NEW, log, SMALL, metric=metric, n_bootstrap=1, rng=0).value
-
-    assert expectation(of, rankings) == pytest.approx(true_value(metric), rel=1e-12)
-
-
-@pytest.mark.parametrize("baseline", [WRONG, None])
-@pytest.mark.parametrize("rankings", [ONE_RANKING, TWO_RANKINGS])
-def test_dr_is_unbiased_whatever_the_click_model_says(rankings, baseline):
-    def of(log):
-        return estimate(
-            NEW, log, SMALL, metric="dcg", estimator="dr", baseline=baseline, n_bootstrap=1, rng=0
-        ).value
-
-    assert expectation(of, rankings) == pytest.approx(true_value("dcg"), rel=1e-12)
-
-
-@pytest.mark.parametrize(("n_shown", "clip"), [(2, None), (2, 0.9), (3, 0.9), (1, 0.5)])
-def test_dr_is_unbiased_whatever_was_shown_if_the_click_model_is_right(n_shown, clip):
-    def of(log):
-        return estimate(
-            NEW, log, SMALL, metric="dcg", estimator="dr", baseline=RELEVANCE, clip=clip,
-            n_bootstrap=1, rng=0,
-        ).value  # fmt: skip
-
-    found = expectation(of, TWO_RANKINGS, n_shown=n_shown)
-    assert found == pytest.approx(true_value("dcg"), rel=1e-12)
+@pytest.mark.parametrize(
+    ("rankings", "options"),
+    [
+        *product([ONE_RANKING, TWO_RANKINGS], [{"metric": m} for m in ("dcg@2", "dcg", "arp")]),
+        (TWO_RANKINGS, {"metric": "precision@1"}),
+        # dr, whatever its model
+        (ONE_RANKING, {"estimator": "dr", "baseline": WRONG}),
+        (TWO_RANKINGS, {"estimator": "dr", "baseline": WRONG}),
+        (TWO_RANKINGS, {"estimator": "dr"}),
+        # dr with the right model, whatever was shown
+        *(
+            (TWO_RANKINGS, {"estimator": "dr", "baseline": RELEVANCE, "n_shown": n, "clip": clip})
+            for n, clip in [(2, None), (2, 0.9), (3, 0.9), (1, 0.5)]
+        ),
+    ],
+)
+def test_estimates_are_unbiased(rankings, options):
+    expected = true_value(options.get("metric", "dcg"))
+    assert mean_estimate(rankings, **options) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_bias_of_dr_is_the_one_it_says():
+def test_the_bias_of_dr_and_of_clipping():
+    """n·λ·(r̂ − r)·(1 − θ/max(θ, τ)), and λ·r·θ/max(θ, τ)."""
     clip = 0.4  # above the last position's propensity of 1/4
-
-    def of(log):
-        return estimate(
-            NEW, log, SMALL, metric="dcg", estimator="dr", baseline=WRONG, clip=clip,
-            n_bootstrap=1, rng=0,
-        ).value  # fmt: skip
-
-    worth = rank_values("dcg", item_ranks(NEW, SMALL))
-    trust = np.tile(LOOKS / np.maximum(LOOKS, clip), 2)
-    bias = (worth * (WRONG - RELEVANCE) * (1 - trust)).sum() / 2
+    rewards = rank_values("dcg", item_ranks(NEW, SMALL))
+    share = np.tile(LOOKS / np.maximum(LOOKS, clip), 2)
+    bias = (rewards * (WRONG - RELEVANCE) * (1 - share)).sum() / 2
     assert abs(bias) > 0.01
-    assert expectation(of, ONE_RANKING) == pytest.approx(true_value("dcg") + bias, rel=1e-12)
-
-
-def test_what_clipping_costs():
-    def of(log):
-        return estimate(
-            NEW, log, SMALL, metric="dcg", estimator="clipped", clip=0.5, n_bootstrap=1, rng=0
-        ).value
-
-    worth = rank_values("dcg", item_ranks(NEW, SMALL)) * np.tile([1, 1, 0.25 / 0.5], 2)
-    assert expectation(of, ONE_RANKING) == pytest.approx(true_value("dcg", worth), rel=1e-12)
+    value = mean_estimate(ONE_RANKING, estimator="dr", baseline=WRONG, clip=clip)
+    assert value == pytest.approx(true_value() + bias, rel=1e-12)
+    value = mean_estimate(ONE_RANKING, estimator="clipped", clip=clip)
+    assert value == pytest.approx(true_value(rewards=rewards * share), rel=1e-12)
 
 
 @pytest.mark.parametrize("estimator", ["ips", "dr"])
 @pytest.mark.parametrize("rankings", [ONE_RANKING, TWO_RANKINGS])
-def test_the_value_of_what_was_logged_is_unbiased(rankings, estimator):
-    """Positions say how it ranked, also where that differed between sessions."""
-
-    def of(log):
-        gain = estimate_gain(NEW, log, SMALL, metric="dcg", estimator=estimator, n_bootstrap=1,
-                             rng=0)  # fmt: skip
-        assert gain.value == gain.new.value - gain.logged.value
-        return gain.logged.value
-
-    worth = np.mean([rank_values("dcg", np.argsort(r) + 1) for r in rankings], axis=0)
-    expected = true_value("dcg", np.tile(worth, 2))
-    assert expectation(of, rankings) == pytest.approx(expected, rel=1e-12)
+def test_the_value_of_the_logged_ranking_is_unbiased(rankings, estimator):
+    """Positions determine it, also where the ranking differed between sessions."""
+    rewards = np.mean([rank_values("dcg", np.argsort(r) + 1) for r in rankings], axis=0)
+    value = mean_estimate(rankings, estimator=estimator, is_logged=True)
+    assert value == pytest.approx(true_value(rewards=np.tile(rewards, 2)), rel=1e-12)
 
 
 # -- on simulated logs ----------------------------------------------------------------------------
@@ -388,44 +360,30 @@ CLICKS = ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.5])
 
 class Slow:
     def predict(self, _features):
-        raise AssertionError("asked for scores before the arguments were looked at")
+        raise AssertionError("scores were computed before the arguments were checked")
 
 
 @pytest.mark.parametrize(
-    ("options", "kind", "sentence"),
+    ("options", "message"),
     [
-        ({"metric": "ndcg@10"}, ParameterError, "'ndcg@10' cannot be estimated from clicks"),
-        ({"metric": "arp@10"}, ParameterError, "'arp@10' cannot be estimated"),
-        ({"metric": "precision"}, ParameterError, "'precision' cannot be estimated"),
-        ({"metric": "best"}, ParameterError, "metric 'best' is not known"),
-        ({"estimator": "dm"}, ParameterError, "estimator is 'dm', expected one of ips"),
-        ({"clip": 0.1}, ParameterError, "'ips' takes no clip"),
-        (
-            {"clip": 2, "estimator": "clipped"},
-            ParameterError,
-            "clip is 2, expected a number above 0 and at most 1",
-        ),
-        ({"baseline": np.zeros(6)}, ParameterError, "'ips' takes no baseline"),
-        ({"estimator": "dr"}, DataError, "the log has no impressions"),
-        ({"control": 2.0}, ParameterError, "'ips' takes no control, expected 'beta-ips'"),
-        (
-            {"estimator": "beta-ips"},
-            ParameterError,
-            "needs control, the mean of Σ 1/p per click or a longer log",
-        ),
-        (
-            {"estimator": "beta-ips", "control": 0},
-            ParameterError,
-            "control is 0, expected a number above 0",
-        ),
+        ({"metric": "ndcg@10"}, "'ndcg@10' cannot be estimated from clicks"),
+        ({"metric": "precision"}, "'precision' cannot be estimated"),
+        ({"metric": "best"}, "metric 'best' is not known"),
+        ({"estimator": "dm"}, "estimator is 'dm', expected one of ips"),
+        ({"clip": 0.1}, "'ips' takes no clip"),
+        ({"clip": 2, "estimator": "clipped"}, "clip is 2, expected a number above 0 and at most 1"),
+        ({"baseline": np.zeros(6)}, "'ips' takes no baseline"),
+        ({"estimator": "dr"}, "the log has no impressions"),
+        ({"control": 2.0}, "'ips' takes no control, expected 'beta-ips'"),
+        ({"estimator": "beta-ips"}, "needs control, the mean of Σ 1/p per click or a longer log"),
+        ({"estimator": "beta-ips", "control": 0}, "control is 0, expected a number above 0"),
         (
             {"estimator": "beta-ips", "control": ClickLog([0], [0], [1.0], n_sessions=9)},
-            DataError,
             "control log is counted per session and the log itself per click",
         ),
     ],
 )
-def test_bad_arguments_are_refused_before_the_ranker_is_asked(options, kind, sentence):
+def test_bad_arguments_are_rejected_before_the_ranker_scores(options, message):
     for function in (estimate, estimate_gain):
-        with pytest.raises(kind, match=sentence):
+        with pytest.raises((ParameterError, DataError), match=message):
             function(Slow(), CLICKS, SMALL, **options)
