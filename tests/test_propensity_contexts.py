@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import SEED
 from scipy.special import expit
-from twins_propensity import served, shuffled
+from twins_propensity import served, shuffled, streams
 
 from countersample.errors import DataError
 from countersample.logs import PositionCounts
@@ -22,10 +22,6 @@ THETA = 1 / np.arange(1, 6)
 # Users of phones look at the first results, those of desktops further: 0.011 and 0.322 at 10.
 RANK = np.arange(1, 11)
 DEVICES = {"desktop": RANK**-0.492, "phone": RANK**-1.96}
-
-
-def streams(n):
-    return [np.random.default_rng(seed) for seed in np.random.SeedSequence(SEED).spawn(n)]
 
 
 def mixed(logs):

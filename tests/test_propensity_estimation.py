@@ -8,7 +8,7 @@ from conftest import SEED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
-from twins_propensity import curve, served, shuffled, swapped
+from twins_propensity import curve, served, shuffled, streams, swapped
 
 from countersample import PositionBias
 from countersample.errors import DataError, ParameterError
@@ -27,10 +27,6 @@ from countersample.propensity.cells import cells_of
 from countersample.propensity.estimation import needs_features, resample
 
 THETA = 1 / np.arange(1, 6)
-
-
-def streams(n):
-    return [np.random.default_rng(seed) for seed in np.random.SeedSequence(SEED).spawn(n)]
 
 
 @cache

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from conftest import SEED
 from scipy.optimize import minimize
-from twins_propensity import counted
+from twins_propensity import served, streams
 
 from countersample.clicks import TrustBias
 from countersample.errors import DataError
@@ -12,10 +11,6 @@ from countersample.logs import PositionCounts
 from countersample.propensity import TrustPropensities, estimate_trust, supported
 from countersample.propensity.cells import cells_of
 from countersample.propensity.trust import Affine, level_of_irrelevance
-
-
-def streams(n):
-    return [np.random.default_rng(seed) for seed in np.random.SeedSequence(SEED).spawn(n)]
 
 
 def users_of(depth, *, has_trust=True):
@@ -37,15 +32,8 @@ def moved(rng, alpha, beta, *, n_queries, sessions, n_rankers=4, relevance=None,
     depth = len(alpha)
     if relevance is None:
         relevance = (rng.random((n_queries, depth)) < 0.3).astype(float)
-    scores = relevance[:, None] + noise * rng.standard_normal((n_queries, n_rankers, depth))
-    item = np.argsort(-scores, axis=2)
-    query = np.broadcast_to(np.arange(n_queries)[:, None, None], item.shape)
-    index = np.broadcast_to(np.arange(depth), item.shape)
-    shown = rng.multinomial(sessions, np.full(n_rankers, 1 / n_rankers), n_queries)
-    impressions = np.broadcast_to(shown[:, :, None], item.shape)
-    rate = beta[index] + alpha[index] * relevance[query, item]
-    cells = (query, item, index + 1, impressions, rate)
-    return counted(*(cell.ravel() for cell in cells), rng)
+    options = {"n_queries": n_queries, "sessions": sessions, "n_rankers": n_rankers}
+    return served(rng, alpha, beta=beta, relevance=relevance, noise=noise, **options)[0]
 
 
 # -- the estimator

@@ -79,22 +79,17 @@ def angle(one, other):
 
 
 @pytest.mark.slow
-def test_what_is_said(fit):
+def test_a_log_without_trust_bias(fit, data, table):
     assert fit.propensity_source.source == "estimated with trust bias"
-    assert isinstance(fit.propensity_source.propensities, TrustPropensities)
     assert fit.propensity_source.propensities.has_trust_bias
     assert not any("trust" in text for text in fit.warnings)
-
-
-@pytest.mark.slow
-def test_a_log_without_trust_bias(data, table):
     plain = clicks(data, "position-based", noise=0.1)
-    found = fit_from_impressions(
+    other = fit_from_impressions(
         read_impressions(plain), table, propensities=PropensityOptions(method="trust")
     )
-    seen = found.propensity_source.propensities
-    assert any("No trust bias is seen" in text for text in found.warnings) != seen.has_trust_bias
-    assert seen.p_value > 1e-4
+    trust = other.propensity_source.propensities
+    assert any("No trust bias is seen" in text for text in other.warnings) != trust.has_trust_bias
+    assert trust.p_value > 1e-4
 
 
 def test_clicks_by_chance_are_worth_what_clicks_are(log, data):

@@ -5,10 +5,16 @@ query, item and position are drawn at once, from the binomial distribution.
 """
 
 import numpy as np
+from conftest import SEED
 from scipy.optimize import minimize
 from scipy.special import expit
 
 from countersample.logs import PositionCounts
+
+
+def streams(n):
+    """Return independent generators."""
+    return [np.random.default_rng(seed) for seed in np.random.SeedSequence(SEED).spawn(n)]
 
 
 def counted(query, item, position, impressions, click_rate, rng):
@@ -19,10 +25,11 @@ def counted(query, item, position, impressions, click_rate, rng):
     return PositionCounts.from_columns(*(column[shown] for column in columns))
 
 
-def served(rng, theta, *, n_queries, sessions, n_rankers=3, noise=0.3, relevance=None):
+def served(rng, theta, *, n_queries, sessions, n_rankers=3, noise=0.3, relevance=None, beta=None):
     """Draw a log in which several rankers order the same items, each by relevance and noise.
 
-    Returns the counts and the relevance (n_queries, K), which is highest at the top.
+    Returns the counts and the relevance (n_queries, K), which is highest at the top. With trust
+    bias, P(click) is β more at each position.
     """
     depth = len(theta)
     if relevance is None:
@@ -33,7 +40,7 @@ def served(rng, theta, *, n_queries, sessions, n_rankers=3, noise=0.3, relevance
     index = np.broadcast_to(np.arange(depth), item.shape)
     shown = rng.multinomial(sessions, np.full(n_rankers, 1 / n_rankers), n_queries)
     impressions = np.broadcast_to(shown[:, :, None], item.shape)
-    rate = theta[index] * relevance[query, item]
+    rate = theta[index] * relevance[query, item] + (0 if beta is None else beta[index])
     cells = (query, item, index + 1, impressions, rate)
     return counted(*(cell.ravel() for cell in cells), rng), relevance
 
