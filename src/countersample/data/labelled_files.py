@@ -17,7 +17,6 @@ from countersample.data.store import (
     is_dataset_folder,
     open_folder,
     save_folder,
-    write_compact,
     write_folder,
 )
 from countersample.errors import DataError, ParameterError
@@ -130,13 +129,10 @@ def convert(
     if len(parts) > 1:
         raise DataError(f"{source}: has {', '.join(parts)}: convert its files one by one")
     (dataset,) = parts.values()
-    if bits is None:
-        save(dataset, target)
-        return dataset
-    if dataset.bits is not None:
-        raise DataError(f"{source}: has codes of {dataset.bits} bits already")
-    write_compact(target, dataset, bits, {"source": source.name})
-    return open_folder(target)
+    if bits is not None:
+        dataset = dataset.compact(bits)
+    save(dataset, target)
+    return dataset
 
 
 def check_target(path: str | PathLike[str]) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
@@ -28,7 +27,7 @@ from countersample.data.sources import (
     open_for_writing,
     quote,
 )
-from countersample.data.store import Tape, UnusableCacheError, read_cached
+from countersample.data.store import Tape, read_cached
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -118,8 +117,8 @@ def load_letor(
     bits : 8, 16 or "auto", optional
         Features as codes, as by `RankingDataset.compact`.
     cache : path of a folder, optional
-        Store the data there in binary form, and open that by memory map the next time. A folder
-        that cannot be written, or that other users can write to, is not used, with a warning.
+        Store the data there in binary form, and open that by memory map the next time, unless the
+        size or time of change of a source is another one.
     progress : bool
         Show a progress bar by bytes after two seconds.
     threads : int, optional
@@ -201,13 +200,10 @@ def _load(
 
     if cache is not None:
         groups = options["groups"] or find_groups(sources[0])
-        try:
-            return read_cached(
-                Path(cache), sources, options | {"bits": bits}, read,
-                None if groups is None else Path(groups),
-            )  # fmt: skip
-        except UnusableCacheError as error:
-            warnings.warn(str(error), stacklevel=4)
+        settings = options | {"bits": bits, "threads": None}
+        return read_cached(
+            Path(cache), sources, settings, read, None if groups is None else Path(groups)
+        )
     dataset, counts_from_0 = read(Tape())
     return dataset if bits is None else dataset.compact(bits), counts_from_0
 
