@@ -63,9 +63,14 @@ from countersample.clicks import (
     simulate_impressions,
 )
 from countersample.data.encoder import EncodedColumn, FeatureEncoder, learn_encoder
-from countersample.data.preprocessing import IMPUTATIONS, Imputer, Normalizer, Preprocessing
+from countersample.data.preprocessing import (
+    IMPUTATIONS,
+    TRANSFORMS,
+    Imputer,
+    Normalizer,
+    Preprocessing,
+)
 from countersample.data.preprocessing import SCALINGS as NORMALIZATIONS
-from countersample.data.transforms import TRANSFORMS
 from countersample.evaluation import ESTIMATORS, HeldOut, compare, logged_values, plan_ab_test
 from countersample.export import export
 from countersample.export.targets import TARGETS

@@ -58,7 +58,6 @@ def tiny(*files: KnownFile, statistics: Statistics) -> KnownDataset:
         name="tiny",
         title="Tiny",
         aliases=("TINY-2020",),
-        own_layout=False,
         summary="Two files.",
         homepage="https://example.org/tiny",
         how_to_get="ask for it",
@@ -111,30 +110,27 @@ def test_the_known_sets():
     assert tuple(catalogue.known()) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_entry_is_complete(name):
-    dataset = catalogue.get(name)
-    assert dataset.name == name
-    for text in (dataset.title, dataset.summary, dataset.licence, dataset.citation):
-        assert text
-        assert text == text.strip()
-    for sentence in (dataset.summary, dataset.licence, dataset.citation):
+@pytest.mark.parametrize("each", [*catalogue.known().values(), *catalogue.known_logs().values()])
+def test_an_entry_is_complete(each):
+    for sentence in (each.summary, each.licence, each.citation):
+        assert sentence == sentence.strip()
         assert sentence.endswith(".")
-    assert dataset.homepage.startswith("https://")
-    assert dataset.how_to_get[0].islower()  # it stands within a sentence
-    assert not dataset.how_to_get.endswith(".")
+    assert each.homepage.startswith("https://")
+    assert each.how_to_get[0].islower()  # it is part of a sentence
+    assert not each.how_to_get.endswith(".")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_are_complete(name):
+    dataset = catalogue.get(name)
     assert min(dataclasses.astuple(dataset.statistics)) > 0
     paths = [file.path for file in dataset.files]
     assert len(set(paths)) == len(paths)
-
-
-@pytest.mark.parametrize("file", [f for name in NAMES for f in catalogue.get(name).files])
-def test_a_file_is_complete(file):
-    assert not Path(file.path).is_absolute()
-    assert ".." not in Path(file.path).parts
-    assert file.split in {"train", "vali", "test"}
-    assert file.sha256 is None or re.fullmatch("[0-9a-f]{64}", file.sha256)
-    assert (file.fold is not None) == file.path.startswith(f"Fold{file.fold}/")
+    for file in dataset.files:
+        assert not Path(file.path).is_absolute()
+        assert ".." not in Path(file.path).parts
+        assert file.sha256 is None or re.fullmatch("[0-9a-f]{64}", file.sha256)
+        assert (file.fold is not None) == file.path.startswith(f"Fold{file.fold}/")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -178,18 +174,14 @@ def test_click_logs_are_not_labelled_data(no_places):
     assert catalogue.find("expedia").name == "expedia-personalized-sort"
 
 
-@pytest.mark.parametrize("name", catalogue.known_logs())
-def test_a_click_log_is_complete(name, run):
-    log = catalogue.known_logs()[name]
-    for sentence in (log.summary, log.licence, log.citation):
-        assert sentence.endswith(".")
-    assert log.how_to_get[0].islower()
-    said = run("data", "info", name)
-    assert f"--reader {log.reader}" in said
+def test_click_logs_on_the_command_line(run):
     listed = run("data", "list")
-    for text in (log.homepage, log.licence):
-        assert text in said
-        assert text in listed
+    for name, log in catalogue.known_logs().items():
+        described = run("data", "info", name)
+        assert f"--reader {log.reader}" in described
+        for text in (log.homepage, log.licence):
+            assert text in described
+            assert text in listed
 
 
 def test_listed_as_json_every_set_tells_its_kind(run):
@@ -309,13 +301,7 @@ def test_a_folder_with_the_files_and_the_name_is_the_set(name, tmp_path):
     assert catalogue.identify(folder) == catalogue.get(name)
 
 
-def test_a_layout_of_its_own_needs_no_name(tmp_path):
-    (tmp_path / "sample").mkdir()
-    (tmp_path / "sample" / "vali.txt").touch()
-    assert catalogue.identify(tmp_path) == catalogue.get("istella-s")
-
-
-def test_a_layout_others_have_needs_the_name(tmp_path):
+def test_a_folder_of_another_name_is_not_identified(tmp_path):
     for name in ("train.txt", "vali.txt", "test.txt"):
         (tmp_path / name).touch()
     assert catalogue.identify(tmp_path) is None
@@ -336,28 +322,14 @@ def test_two_sets_in_one_folder_cannot_be_told(tmp_path):
 def test_a_right_copy_is_ok(copy):
     result = catalogue.verify(copy, load=load)
     assert result.ok
-    assert result.to_dict() == {
-        "name": "tiny",
-        "folder": str(copy),
-        "ok": True,
-        "checks": [
-            {
-                "subject": "Fold1/train.txt",
-                "status": "ok",
-                "message": "Has 2 queries, 3 items and 3 features, as it should.",
-            },
-            {
-                "subject": "Fold1/test.txt",
-                "status": "ok",
-                "message": "Has 1 queries, 2 items and 2 features, as it should.",
-            },
-            {
-                "subject": "all files of fold 1",
-                "status": "ok",
-                "message": "Has 3 queries, 5 items and 3 features, as it should.",
-            },
-        ],
-    }
+    values = result.to_dict()
+    assert (values["name"], values["folder"], values["ok"]) == ("tiny", str(copy), True)
+    assert [check["subject"] for check in values["checks"]] == [
+        "Fold1/train.txt", "Fold1/test.txt", "all files of fold 1"
+    ]  # fmt: skip
+    message = "Has 1 queries, 2 items and 2 features, as it should."
+    assert values["checks"][1]["message"] == message
+    assert "is as it should be for tiny" in result.summary()
 
 
 def test_a_compressed_file_is_as_good(copy):
@@ -388,7 +360,7 @@ def test_a_wrong_count_is_wrong_in_its_file_and_in_its_fold(copy):
 @pytest.mark.parametrize(
     ("changes", "messages"),
     [
-        ({"features": 2}, ["Has 3 features instead of 2."]),
+        ({"features": 2}, ["Has 3 features instead of 2."] * 2),
         ({"features": 4}, ["Has 3 features instead of 4."]),
         ({"highest_grade": 1}, ["Has grades 0 to 2 instead of 0 to 1."]),
         ({"queries": 7, "items": 9}, ["Has 3 queries instead of 7 and 5 items instead of 9."]),
@@ -416,14 +388,6 @@ def test_another_checksum_is_wrong_whatever_the_counts(copy, expect):
     assert [check.status for check in others] == ["ok", "ok"]
 
 
-def test_the_checksum_of_a_compressed_file_is_not_asked_for(copy, expect):
-    expect(sha256="0" * 64)
-    plain = copy / "Fold1" / "train.txt"
-    (copy / "Fold1" / "train.txt.gz").write_bytes(gzip.compress(plain.read_bytes()))
-    plain.unlink()
-    assert catalogue.verify(copy, load=load).ok
-
-
 def test_a_file_that_cannot_be_read_is_wrong(copy):
     def refuse(path: Path) -> RankingDataset:
         raise DataError(f"{path.name}, line 1: no label")
@@ -433,14 +397,11 @@ def test_a_file_that_cannot_be_read_is_wrong(copy):
     assert checks[0].message == "Cannot be read: train.txt, line 1: no label."
 
 
-def test_verify_asks_for_the_name_where_it_cannot_be_told(copy):
+def test_folders_that_cannot_be_verified(copy, tmp_path):
     elsewhere = copy.rename(copy.with_name("elsewhere"))
     with pytest.raises(DataError, match="cannot be identified"):
         catalogue.verify(elsewhere, load=load)
     assert catalogue.verify(elsewhere, "tiny", load=load).ok
-
-
-def test_verify_wants_a_folder(tmp_path):
     with pytest.raises(DataError, match="is not a folder"):
         catalogue.verify(tmp_path / "nowhere", "mq2008")
 

@@ -25,7 +25,7 @@ from made_rankers import (
 )
 
 from countersample.data.encoder import EncodedColumn, FeatureEncoder
-from countersample.data.transforms import TRANSFORMS
+from countersample.data.preprocessing import TRANSFORMS
 from countersample.errors import ParameterError
 from countersample.export import export
 from countersample.export.sql_dialects import DIALECTS

@@ -19,7 +19,7 @@ from heavy_tails import TAILS, world
 from worlds import FOLDERS
 
 from countersample import CounterSampleRanker, evaluate
-from countersample.data.transforms import CANDIDATES
+from countersample.data.preprocessing import CANDIDATES
 
 
 def one(name, case, n_queries):

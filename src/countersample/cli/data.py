@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from countersample._text import paragraph
 from countersample.cli import console
 from countersample.cli import parameters as p
 from countersample.cli.app import note_files
@@ -63,7 +64,7 @@ def info(
         With --verify: the known set that it should be.
     """
     from countersample.data import catalogue
-    from countersample.data.compact import loss_reports, summarize_loss
+    from countersample.data.compact import loss_reports
     from countersample.data.labelled_files import load
     from countersample.logs.features import columns_of
 
@@ -99,7 +100,8 @@ def info(
         console.show_json(entries)
         return None
     for part, dataset in parts.items():
-        console.show(part, dataset.describe().summary(), *filter(None, [summarize_loss(dataset)]))
+        sentences = [paragraph(report.sentence) for report in loss_reports(dataset)]
+        console.show(part, dataset.describe().summary(), *sentences)
     return None
 
 

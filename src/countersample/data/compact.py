@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample import _text
 from countersample._frames import Tabular
 from countersample.data.matrices import (
     column_moments,
@@ -36,7 +35,6 @@ CODE_TYPES: dict[int, type[np.unsignedinteger[Any]]] = {8: np.uint8, 16: np.uint
 #: A tail is heavy if codes can be off by more than this share of the feature's standard deviation.
 #: Below it, rounding adds less than a thousandth to the variance.
 HEAVY_SHARE = 0.05
-_MAX_SHOWN = 10  # features with heavy tails, in a summary
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,35 +66,46 @@ class CompactFeatures:
     offset: Floats
 
     def __post_init__(self) -> None:
-        if self.codes.dtype not in (np.uint8, np.uint16) or self.codes.ndim != 2:
+        codes = self.codes
+        is_matrix = codes.dtype in (np.uint8, np.uint16) and codes.ndim == 2
+        if not is_matrix or not codes.flags.c_contiguous:
             raise DataError(
-                f"codes are {self.codes.dtype} of shape {self.codes.shape}, expected a uint8 or "
+                f"codes are {codes.dtype} of shape {codes.shape}, expected a C-contiguous uint8 or "
                 "uint16 matrix (n_items, n_features)"
             )
-        if not self.codes.flags.c_contiguous:
-            raise DataError("codes are not C-contiguous: pass numpy.ascontiguousarray(codes)")
-        for name in ("scale", "offset"):
-            column = getattr(self, name)
-            if column.shape != (self.codes.shape[1],) or not np.isfinite(column).all():
+        for name, column in (("scale", self.scale), ("offset", self.offset)):
+            if column.shape != (codes.shape[1],) or not np.isfinite(column).all():
                 raise DataError(
-                    f"{name} of codes has shape {column.shape}, expected ({self.codes.shape[1]},) "
+                    f"{name} of codes has shape {column.shape}, expected ({codes.shape[1]},) "
                     "finite numbers: one for each feature"
                 )
 
     @classmethod
-    def of(
-        cls, features: NDArray[np.float32], *, bits: int, out: Codes | None = None
-    ) -> CompactFeatures:
+    def of(cls, features: NDArray[np.float32], *, bits: int) -> CompactFeatures:
         """Encode evenly: a feature's smallest value becomes 0, its largest 2^bits − 1.
 
-        A feature with one value has a scale of 0. `out` receives the codes, such as a memory map.
+        A feature with one value has a scale of 0.
         """
         low, high = _finite_ranges(features)
-        scale = (high - low) / (2**bits - 1)
+        return cls._encode(features, np.asarray, low, high, bits)
+
+    @classmethod
+    def _encode(
+        cls,
+        features: Any,  # noqa: ANN401 (array or codes)
+        function: Callable[[Any], Any],
+        low: Floats,
+        high: Floats,
+        bits: int,
+    ) -> CompactFeatures:
+        """Encode `function` of features, which ranges from low to high, block by block."""
+        max_code = 2**bits - 1
+        scale = (high - low) / max_code
         factor = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
-        codes = np.empty(features.shape, CODE_TYPES[bits]) if out is None else out
+        codes = np.empty(features.shape, CODE_TYPES[bits])
         for rows in row_blocks(features):
-            codes[rows] = np.rint((features[rows] - low) * factor)
+            numbers = (function(features[rows]) - low) * factor
+            codes[rows] = np.rint(np.clip(numbers, 0, max_code))
         return cls(codes, scale, low)
 
     # -- The interface of a matrix
@@ -166,12 +175,7 @@ class CompactFeatures:
         end_codes = np.array([[0], [max_code]], self.codes.dtype).repeat(self.shape[1], axis=1)
         end_values = CompactFeatures(end_codes, self.scale, self.offset)[:]
         low, high = function(end_values).astype(np.float64)
-        scale = (high - low) / max_code
-        factor = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
-        codes = np.empty_like(self.codes)
-        for rows in row_blocks(self):
-            codes[rows] = np.rint(np.clip((function(self[rows]) - low) * factor, 0, max_code))
-        return CompactFeatures(codes, scale, low)
+        return self._encode(self, function, low, high, self.bits)
 
     def scores(self, weights: Floats) -> NDArray[np.float32]:
         """W·xᵀ, (n_weights, n_items) float32: Σ code·(scale·w) + Σ offset·w."""
@@ -185,15 +189,7 @@ class CompactFeatures:
 
 
 def linear_scores(weights: NDArray[Any], features: Any) -> NDArray[np.float32]:  # noqa: ANN401 (array or codes)
-    """W·xᵀ, float32 (n_weights, n_items), of weights (n_weights, n_features).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from countersample.data.compact import linear_scores
-    >>> linear_scores(np.array([[1.0, -2.0]]), np.array([[3.0, 1.0]], np.float32))
-    array([[1.]], dtype=float32)
-    """
+    """W·xᵀ, float32 (n_weights, n_items), of weights (n_weights, n_features)."""
     if isinstance(features, CompactFeatures):
         return features.scores(np.asarray(weights, np.float64))
     with np.errstate(invalid="ignore"):  # OpenBLAS reads memory beside narrow matrices, too
@@ -243,16 +239,16 @@ class CompactReport(Tabular):
         if not self.heavy:
             return f"{sentence}."
         names = [self.feature[index] for index in self.heavy]
-        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        advice = "use 16 bits" if self.bits == 8 else "transform them before"
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        advice = "use 16 bits, or square roots (normalize='root-minmax')"
         return (
-            f"{sentence}; {len(names)} with heavy tails ({listed}) by more than {HEAVY_SHARE:g}: "
-            f"{advice}."
+            f"{sentence}; {len(names)} with heavy tails ({', '.join(names[:5])}{more}) by more "
+            f"than {HEAVY_SHARE:g}: {advice if self.bits == 8 else 'transform them before'}."
         )
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return the columns of `to_frame`: one row per feature."""
-        return {name: list(getattr(self, name)) for name in ("feature", "error", "share")}
+        return {"feature": list(self.feature), "error": list(self.error), "share": list(self.share)}
 
 
 def rounding_error(
@@ -282,14 +278,11 @@ def compact_report(
     low, high = _finite_ranges(features)
     deviation = column_moments(features)[1]
 
-    def report(n_bits: int) -> CompactReport:
-        error, share = rounding_error(low, high, deviation, bits=n_bits)
-        return CompactReport(n_bits, names, tuple(error.tolist()), tuple(share.tolist()))
-
-    if check_bits(bits) == "auto":
-        with_8_bits = report(8)
-        return report(16) if with_8_bits.heavy else with_8_bits
-    return report(int(bits))
+    n_bits = 8 if check_bits(bits) == "auto" else int(bits)
+    error, share = rounding_error(low, high, deviation, bits=n_bits)
+    if bits == "auto" and (share > HEAVY_SHARE).any():
+        return compact_report(features, names, 16)
+    return CompactReport(n_bits, names, tuple(error.tolist()), tuple(share.tolist()))
 
 
 def loss_reports(dataset: RankingDataset) -> list[CompactReport]:
@@ -298,22 +291,6 @@ def loss_reports(dataset: RankingDataset) -> list[CompactReport]:
     Empty if values are missing: codes cannot store them.
     """
     return [] if dataset.has_missing else [dataset.compact_report(dataset.bits or 8)]
-
-
-def summarize_loss(dataset: RankingDataset) -> str:
-    """Return the precision of codes for a terminal."""
-    blocks = []
-    for report in loss_reports(dataset):
-        title = "  what codes lost" if dataset.bits else "  what codes would lose (--bits)"
-        blocks += [title, _text.paragraph(report.sentence)]
-        if report.heavy and dataset.bits is None:
-            worst = sorted(report.heavy, key=lambda index: -report.share[index])[:_MAX_SHOWN]
-            rows = [[report.feature[k], f"{report.share[k]:.2g}"] for k in worst]
-            blocks.append(_text.table(["heavy tail", "off by, of its deviation"], rows))
-            if len(report.heavy) > len(worst):
-                blocks.append(f"and {len(report.heavy) - len(worst):,} more: all are in --json")
-            blocks.append("Square roots reduce such tails: train --normalize root-minmax")
-    return "\n".join(blocks)
 
 
 def check_bits(bits: int | str) -> int | str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
     from countersample.data.dataset import RankingDataset
 
-_MOST_GRADES = 20
+_MAX_GRADES = 20
 
 
-@dataclass(frozen=True)
-class Histogram:
+class Histogram(NamedTuple):
     """Whole numbers by bin: ``counts[b]`` of them are in ``edges[b] .. edges[b + 1] - 1``."""
 
     edges: tuple[int, ...]
@@ -31,72 +30,37 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Description(Tabular):
-    """Statistics of a dataset, computed by `describe`.
-
-    Attributes
-    ----------
-    n_queries, n_items, n_features : int
-    items_min, items_max : int
-    items_median, items_mean : float
-        Items of a query.
-    items_histogram : Histogram
-        Queries by number of items; edges 1, 2, 5, 10, 20, 50, …
-    density : float
-        Share of the feature values that are there and not zero.
-    missing : float
-        Share of the feature values that are missing.
-    feature_min, feature_max : float
-        Over all features.
-    n_constant_features : int
-        Features with at most one value.
-    label_min, label_mean, label_max : float
-    grades : dict of float to int, or None
-        How many items have each label; None where there are more than 20 different labels.
-    n_queries_one_grade : int
-        Queries whose items all have the same label: nothing can be learned from their labels.
-    n_queries_none_relevant : int
-        Queries without an item of label > 0.
-    n_queries_one_item : int
-    n_bytes : int
-        Memory of the arrays.
-    """
+    """Statistics of a dataset, computed by `describe`."""
 
     n_queries: int
     n_items: int
     n_features: int
-    items_min: int
+    items_min: int  # of a query
     items_median: float
     items_mean: float
     items_max: int
-    items_histogram: Histogram
-    density: float
-    missing: float
-    feature_min: float
+    items_histogram: Histogram  # queries by number of items; edges 1, 2, 5, 10, 20, 50, …
+    density: float  # share of the feature values that are there and not zero
+    missing: float  # share of the feature values that are missing
+    feature_min: float  # over all features
     feature_max: float
-    n_constant_features: int
+    n_constant_features: int  # with at most one value
     label_min: float
     label_mean: float
     label_max: float
-    grades: dict[float, int] | None
-    n_queries_one_grade: int
-    n_queries_none_relevant: int
+    grades: dict[float, int] | None  # items by label; None for more than 20 different labels
+    n_queries_one_grade: int  # all items have the same label: nothing can be learned from them
+    n_queries_none_relevant: int  # without a label > 0
     n_queries_one_item: int
-    n_bytes: int
+    n_bytes: int  # memory of the arrays
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return the names and values of the statistics."""
         return statistics(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the statistics as plain values for JSON; grades have strings as keys there.
-
-        Examples
-        --------
-        >>> from countersample import synthetic
-        >>> synthetic("tiny", rng=0).describe().to_dict()["grades"]
-        {'0': 408, '1': 235, '2': 172, '3': 92, '4': 42}
-        """
-        values = asdict(self)
+        """Return the statistics as plain values for JSON; grades have strings as keys there."""
+        values = asdict(self) | {"items_histogram": self.items_histogram._asdict()}
         if self.grades is not None:
             values["grades"] = {f"{grade:g}": count for grade, count in self.grades.items()}
         return values
@@ -119,12 +83,13 @@ class Description(Tabular):
             ("labels", labels if has_labels else "none"),
             ("memory", _text.size(self.n_bytes)),
         ]
-        bins = zip(pairwise(self.items_histogram.edges), self.items_histogram.counts, strict=True)
+        edges, counts = self.items_histogram
         names = (
-            (f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}", count)
-            for (low, high), count in bins
+            f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}"
+            for low, high in pairwise(edges)
         )
-        blocks = [_text.pairs(rows), "  queries by number of items", _text.bars(names)]
+        bars = _text.bars(zip(names, counts, strict=True))
+        blocks = [_text.pairs(rows), "  queries by number of items", bars]
         if has_labels and self.grades is not None:
             grades = ((f"{grade:g}", count) for grade, count in self.grades.items())
             blocks += ["  items by grade", _text.bars(grades)]
@@ -139,14 +104,7 @@ class Description(Tabular):
 
 
 def describe(dataset: RankingDataset) -> Description:
-    """Return statistics of a dataset, from one pass over the features.
-
-    The features are read block by block, so a memory map larger than memory is fine.
-
-    Raises
-    ------
-    DataError
-        For a dataset without queries or without features.
+    """Return statistics of a dataset; a memory map larger than memory is read block by block.
 
     Examples
     --------
@@ -159,17 +117,24 @@ def describe(dataset: RankingDataset) -> Description:
     (0.6666666666666666, 1, {0.0: 2, 3.0: 1})
     >>> statistics.items_histogram
     Histogram(edges=(1, 2, 5), counts=(1, 1))
-    >>> statistics.n_queries_one_grade, statistics.n_queries_none_relevant
-    (1, 1)
-    >>> statistics.n_queries_one_item
-    1
     """
     if dataset.n_queries == 0 or dataset.n_features == 0:
         raise DataError(
             f"nothing to describe: {dataset.n_queries} queries with {dataset.n_features} features, "
             "expected at least one of each"
         )
-    sizes = dataset.query_sizes
+    features, labels, sizes = dataset.features, dataset.labels, dataset.query_sizes
+    n_nonzero = n_missing = 0
+    for rows in row_blocks(features):
+        block = features[rows]
+        n_missing_here = int(np.count_nonzero(np.isnan(block)))
+        n_nonzero += int(np.count_nonzero(block)) - n_missing_here
+        n_missing += n_missing_here
+    low, high = column_ranges(features)
+    worst = np.minimum.reduceat(labels, dataset.offsets[:-1])
+    best = np.maximum.reduceat(labels, dataset.offsets[:-1])
+    values, counts = np.unique(labels, return_counts=True)
+    grades = dict(zip(values.tolist(), counts.tolist(), strict=True))
     return Description(
         n_queries=dataset.n_queries,
         n_items=dataset.n_items,
@@ -179,53 +144,29 @@ def describe(dataset: RankingDataset) -> Description:
         items_mean=float(sizes.mean()),
         items_max=int(sizes.max()),
         items_histogram=_histogram(sizes),
-        **_describe_features(dataset.features),
-        **_describe_labels(dataset.labels, dataset.offsets),
+        density=n_nonzero / features.size,
+        missing=n_missing / features.size,
+        feature_min=float(low.min()),
+        feature_max=float(high.max()),
+        n_constant_features=int(np.count_nonzero(low == high)),
+        label_min=float(values[0]),
+        label_mean=float(labels.mean(dtype=np.float64)),
+        label_max=float(values[-1]),
+        grades=grades if len(grades) <= _MAX_GRADES else None,
+        n_queries_one_grade=int(np.count_nonzero(worst == best)),
+        n_queries_none_relevant=int(np.count_nonzero(best <= 0)),
         n_queries_one_item=int(np.count_nonzero(sizes == 1)),
         n_bytes=sum(
-            array.nbytes
-            for array in (dataset.features, dataset.labels, dataset.offsets, dataset.query_ids)
+            array.nbytes for array in (features, labels, dataset.offsets, dataset.query_ids)
         ),
     )
 
 
-def _describe_features(features: NDArray[np.float32]) -> dict[str, Any]:
-    n_nonzero = n_missing = 0
-    for rows in row_blocks(features):
-        block = features[rows]
-        here = int(np.count_nonzero(np.isnan(block)))
-        n_nonzero += int(np.count_nonzero(block)) - here
-        n_missing += here
-    low, high = column_ranges(features)
-    return {
-        "density": n_nonzero / features.size,
-        "missing": n_missing / features.size,
-        "feature_min": float(low.min()),
-        "feature_max": float(high.max()),
-        "n_constant_features": int(np.count_nonzero(low == high)),
-    }
-
-
-def _describe_labels(labels: NDArray[np.float32], offsets: NDArray[np.int64]) -> dict[str, Any]:
-    worst = np.minimum.reduceat(labels, offsets[:-1])
-    best = np.maximum.reduceat(labels, offsets[:-1])
-    values, counts = np.unique(labels, return_counts=True)
-    few = len(values) <= _MOST_GRADES
-    return {
-        "label_min": float(values[0]),
-        "label_mean": float(labels.mean(dtype=np.float64)),
-        "label_max": float(values[-1]),
-        "grades": dict(zip(values.tolist(), counts.tolist(), strict=True)) if few else None,
-        "n_queries_one_grade": int(np.count_nonzero(worst == best)),
-        "n_queries_none_relevant": int(np.count_nonzero(best <= 0)),
-    }
-
-
 def _histogram(sizes: NDArray[np.int64]) -> Histogram:
     """Count by bins 1, 2–4, 5–9, 10–19, 20–49, …, from the first to the last that is needed."""
-    most = int(sizes.max())
-    series = [m * 10**e for e in range(len(str(most)) + 1) for m in (1, 2, 5)]
+    largest = int(sizes.max())
+    series = [m * 10**e for e in range(len(str(largest)) + 1) for m in (1, 2, 5)]
     first = sum(edge <= sizes.min() for edge in series) - 1
-    last = sum(edge <= most for edge in series)
+    last = sum(edge <= largest for edge in series)
     edges = series[first : last + 1]
     return Histogram(tuple(edges), tuple(np.histogram(sizes, edges)[0].tolist()))

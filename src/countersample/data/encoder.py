@@ -47,6 +47,7 @@ MAX_VALUE_LENGTH = 100  # characters; longer values are free text
 OTHER_COLUMNS = ("skip", "error")
 _MAX_LISTED = 8  # columns in a message
 _EPOCH = date(1970, 1, 1)
+_NO_VALUE = "no value at all"
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,18 @@ class EncodedColumn:
     values: tuple[str, ...] = ()
     reference: str = ""
 
+    def __post_init__(self) -> None:
+        is_valid = bool(self.name) and all(self.values) and self.kind in KINDS
+        if self.kind == "category":
+            is_valid = is_valid and 0 < len(set(self.values)) == len(self.values)
+        elif self.kind == "date":
+            is_valid = is_valid and _is_day(self.reference)
+        if not is_valid:
+            raise DataError(
+                f"a column of the encoder is {reprlib.repr(self)}, expected a name, one of the "
+                f"kinds {', '.join(KINDS)}, different values of a category, a YYYY-MM-DD of a date"
+            )
+
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The name of each feature: the column's name, or ``name=value`` for a category."""
@@ -79,24 +92,22 @@ class EncodedColumn:
     def encode(self, column: pa.ChunkedArray) -> NDArray[np.float32]:
         """Return the features of each row, float32 (n_rows, n_features)."""
         if self.kind == "category":
-            features = self._indicators(column)
+            return self._indicators(column)
+        if self.kind == "date":
+            reference = (date.fromisoformat(self.reference) - _EPOCH).days
+            numbers = reference - as_days(self.name, column)
         else:
-            if self.kind == "date":
-                reference = (date.fromisoformat(self.reference) - _EPOCH).days
-                numbers = reference - as_days(self.name, column)
-            else:
-                numbers = as_floats(self.name, column)
-            with np.errstate(over="ignore"):  # an overflow is rejected below, as infinity
-                features = numbers.astype(np.float32)[:, None]
-        is_infinite = np.isinf(features)
+            numbers = as_floats(self.name, column)
+        with np.errstate(over="ignore"):  # an overflow is rejected below, as infinity
+            feature = numbers.astype(np.float32)
+        is_infinite = np.isinf(feature)
         if is_infinite.any():  # checked here: later the rows are in another order
-            row, index = np.argwhere(is_infinite)[0]
+            row = int(is_infinite.argmax())
             raise DataError(
-                f"column {self.name!r} has {features[row, index]} in row {row} (counted from 0), "
-                "expected finite float32 numbers, or NaN for a missing value: replace or drop such "
-                "rows"
+                f"column {self.name!r} has {feature[row]} in row {row} (counted from 0), expected "
+                "finite float32 numbers, or NaN for a missing value: replace or drop such rows"
             )
-        return features
+        return feature[:, None]
 
     def _indicators(self, column: pa.ChunkedArray) -> NDArray[np.float32]:
         import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
@@ -105,19 +116,13 @@ class EncodedColumn:
         values = pa.array(self.values, pa.large_string())
         index = compute.index_in(as_texts(self.name, column), value_set=values)
         place = compute.fill_null(index, -1).to_numpy()
-        indicators = np.zeros((len(place), len(self.values)), np.float32)
-        rows = np.flatnonzero(place >= 0)
-        indicators[rows, place[rows]] = 1.0
-        return indicators
+        indicators: NDArray[np.bool_] = place[:, None] == np.arange(len(values))
+        return indicators.astype(np.float32)
 
 
 @dataclass(frozen=True)
 class FeatureEncoder:
     """The features of a table's columns: learned once, and saved with a ranker.
-
-    Parameters
-    ----------
-    columns : tuple of EncodedColumn
 
     Examples
     --------
@@ -141,8 +146,13 @@ class FeatureEncoder:
     columns: tuple[EncodedColumn, ...]
 
     def __post_init__(self) -> None:
-        _check_distinct(self.column_names, "column")
-        _check_distinct(self.feature_names, "feature")
+        for what, names in (("column", self.column_names), ("feature", self.feature_names)):
+            (name, count), *_ = Counter(names).most_common(1) or [("", 0)]
+            if count > 1:
+                raise DataError(
+                    f"two {what}s are called {reprlib.repr(name)}, expected different names: "
+                    "rename or drop a column"
+                )
 
     @classmethod
     def of_numbers(cls, names: Iterable[str]) -> FeatureEncoder:
@@ -184,21 +194,6 @@ class FeatureEncoder:
         sources = dict.fromkeys(self.column_names, (table, None))
         return encode_columns(self, table.num_rows, sources)
 
-    def check(self) -> None:
-        """Reject columns that `learn_encoder` never learns, such as from a file."""
-        for column in self.columns:
-            is_valid = column.kind in KINDS and all(map(_is_text, (column.name, *column.values)))
-            if column.kind == "category":
-                is_valid = is_valid and bool(column.values)
-                _check_distinct(column.values, "value")
-            elif column.kind == "date":
-                is_valid = is_valid and _is_day(column.reference)
-            if not is_valid:
-                raise DataError(
-                    f"a column of the encoder is {reprlib.repr(column)}, expected a name, one of "
-                    f"the kinds {', '.join(KINDS)}, values of a category, a YYYY-MM-DD of a date"
-                )
-
 
 def encode_columns(
     encoder: FeatureEncoder,
@@ -233,14 +228,7 @@ def encode_columns(
 
 @dataclass(frozen=True)
 class LearnedEncoder:
-    """The result of `learn_encoder`.
-
-    Attributes
-    ----------
-    encoder : FeatureEncoder
-    left_out : dict of str
-        The columns without features, each with the reason.
-    """
+    """The result of `learn_encoder`: the encoder, and the reason for each column left out."""
 
     encoder: FeatureEncoder
     left_out: dict[str, str]
@@ -255,10 +243,6 @@ class LearnedEncoder:
             "indicators of a column's values, or --exclude to drop it without this message."
         )
         return (sentence,)
-
-
-class _NotUsableError(Exception):
-    """A column without features; the message is the reason."""
 
 
 def learn_encoder(
@@ -296,10 +280,8 @@ def learn_encoder(
     >>> from countersample.data.encoder import learn_encoder
     >>> table = pyarrow.table({"price": [1, None], "title": ["a lamp", "a chair"]})
     >>> learned = learn_encoder({name: table for name in table.column_names})
-    >>> learned.encoder.feature_names
-    ('price',)
-    >>> learned.left_out
-    {'title': 'text, no value in 10 rows or more'}
+    >>> learned.encoder.feature_names, learned.left_out
+    (('price',), {'title': 'text, no value in 10 rows or more'})
     """
     choice("other_columns", other_columns, OTHER_COLUMNS)
     if reference is not None and not _is_day(reference):
@@ -310,11 +292,14 @@ def learn_encoder(
         check_column(name, list(tables), what="feature")
     columns, left_out = [], {}
     for name, table in tables.items():
-        learn = _learn_category if name in categorical else _learn_column
-        try:
-            columns.append(learn(name, table[name], reference))
-        except _NotUsableError as error:
-            left_out[name] = str(error)
+        if name in categorical:
+            columns.append(_learn_category(name, table[name]))
+            continue
+        column = _learn_column(name, table[name], reference)
+        if isinstance(column, EncodedColumn):
+            columns.append(column)
+        else:
+            left_out[name] = column
     if left_out and (is_chosen or other_columns == "error"):
         raise DataError(
             f"no features can be made of {_list_columns(left_out)}: list columns of few values "
@@ -326,83 +311,77 @@ def learn_encoder(
     return LearnedEncoder(FeatureEncoder(tuple(columns)), left_out)
 
 
-def _learn_column(name: str, column: pa.ChunkedArray, reference: str | None) -> EncodedColumn:
+def _learn_column(name: str, column: pa.ChunkedArray, reference: str | None) -> EncodedColumn | str:
+    """Return the features of a column, or the reason why it has none."""
     kind = kind_of(column.type)
     if kind == "nothing" or column.null_count == len(column):
-        raise _NotUsableError("no value at all")
+        return _NO_VALUE
     if kind in {"number", "boolean"}:
-        if np.isnan(as_floats(name, column)).all():
-            raise _NotUsableError("no value at all")
-        return EncodedColumn(name, "number")
+        is_empty = np.isnan(as_floats(name, column)).all()
+        return _NO_VALUE if is_empty else EncodedColumn(name, "number")
     if kind == "date":
         return _learn_date(name, column, reference)
-    if kind == "text":
-        return _learn_text(name, column, reference)
-    raise _NotUsableError(f"of type {column.type}")
+    return _learn_text(name, column, reference) if kind == "text" else f"of type {column.type}"
 
 
-def _learn_text(name: str, column: pa.ChunkedArray, reference: str | None) -> EncodedColumn:
+def _learn_text(name: str, column: pa.ChunkedArray, reference: str | None) -> EncodedColumn | str:
     from pyarrow import compute  # noqa: PLC0415 (heavy, only where used)
 
     texts = as_texts(name, column)
     counts = _count_values(texts)
     if not counts:
-        raise _NotUsableError("no value at all")
+        return _NO_VALUE
     if compute.all(compute.match_substring_regex(texts, ISO_TIME)).as_py():
         try:
             return _learn_date(name, texts, reference)
         except DataError:  # the 30th of February
             pass
     if len(counts) > MAX_VALUES:
-        raise _NotUsableError(f"text of {len(counts):,} values")
+        return f"text of {len(counts):,} values"
     if max(map(len, counts)) > MAX_VALUE_LENGTH:
-        raise _NotUsableError("text of long values")
+        return "text of long values"
     values = tuple(sorted(value for value, count in counts.items() if count >= MIN_ROWS))
     if not values:
-        raise _NotUsableError(f"text, no value in {MIN_ROWS} rows or more")
+        return f"text, no value in {MIN_ROWS} rows or more"
     return EncodedColumn(name, "category", values)
 
 
-def _learn_category(name: str, column: pa.ChunkedArray, _reference: str | None) -> EncodedColumn:
+def _learn_category(name: str, column: pa.ChunkedArray) -> EncodedColumn:
     """Return the indicators of a column that the user listed as categorical."""
     kind, expected = kind_of(column.type), "expected a column of text or of integers"
+    problem = ""
     if kind == "boolean":
-        raise DataError(
-            f"{name!r} is listed as categorical and is boolean, which is 0 and 1 already: leave it "
-            "out of categorical"
-        )
-    if kind not in {"number", "text", "nothing"}:
-        raise DataError(f"{name!r} is listed as categorical and is {column.type}, {expected}")
-    if kind == "number":
+        problem = "is boolean, which is 0 and 1 already: leave it out of categorical"
+    elif kind not in {"number", "text", "nothing"}:
+        problem = f"is {column.type}, {expected}"
+    elif kind == "number":
         floats = as_floats(name, column)
-        floats = floats[~np.isnan(floats)]
-        if (np.floor(floats) != floats).any() or not np.isfinite(floats).all():
-            raise DataError(f"{name!r} is listed as categorical and has fractions, {expected}")
-    values = sorted(_count_values(as_texts(name, column)))
-    if not values or len(values) > MAX_CATEGORICAL_VALUES:
-        raise DataError(
-            f"{name!r} is listed as categorical and has {len(values):,} values, expected 1 to "
-            f"{MAX_CATEGORICAL_VALUES}: join rare values, or leave it out (--exclude)"
+        is_whole = np.isnan(floats) | (np.isfinite(floats) & (np.floor(floats) == floats))
+        problem = "" if is_whole.all() else f"has fractions, {expected}"
+    values = () if problem else tuple(sorted(_count_values(as_texts(name, column))))
+    length = max(map(len, values), default=0)
+    if not problem and not 0 < len(values) <= MAX_CATEGORICAL_VALUES:
+        problem = (
+            f"has {len(values):,} values, expected 1 to {MAX_CATEGORICAL_VALUES}: join rare "
+            "values, or leave it out (--exclude)"
         )
-    length = max(map(len, values))
-    if length > MAX_VALUE_LENGTH:
-        raise DataError(
-            f"{name!r} is listed as categorical and has a value of {length:,} characters, "
-            f"expected at most {MAX_VALUE_LENGTH}: shorten it, or leave it out (--exclude)"
+    elif length > MAX_VALUE_LENGTH:
+        problem = (
+            f"has a value of {length:,} characters, expected at most {MAX_VALUE_LENGTH}: shorten "
+            "it, or leave it out (--exclude)"
         )
-    return EncodedColumn(name, "category", tuple(values))
+    if problem:
+        raise DataError(f"{name!r} is listed as categorical and {problem}")
+    return EncodedColumn(name, "category", values)
 
 
-def _learn_date(name: str, column: pa.ChunkedArray, reference: str | None) -> EncodedColumn:
-    if reference is None:
-        last_day = float(np.ceil(np.nanmax(as_days(name, column))))
-        try:
-            reference = (_EPOCH + timedelta(days=last_day)).isoformat()
-        except OverflowError:
-            raise _NotUsableError("dates beyond the year 9999") from None
-    else:
-        as_days(name, column)  # raises an error for text that is not a date
-    return EncodedColumn(name, "date", reference=reference)
+def _learn_date(name: str, column: pa.ChunkedArray, reference: str | None) -> EncodedColumn | str:
+    days = as_days(name, column)  # raises an error for text that is not a date
+    try:
+        day = reference or (_EPOCH + timedelta(days=float(np.ceil(np.nanmax(days))))).isoformat()
+    except OverflowError:
+        return "dates beyond the year 9999"
+    return EncodedColumn(name, "date", reference=day)
 
 
 def _count_values(texts: pa.ChunkedArray) -> dict[str, int]:
@@ -411,28 +390,11 @@ def _count_values(texts: pa.ChunkedArray) -> dict[str, int]:
     return {each["values"]: each["counts"] for each in counts if each["values"] is not None}
 
 
-def _is_text(text: str) -> bool:
-    """Return whether text is not empty and can be encoded: JSON can have half characters."""
-    try:
-        return bool(text.encode())
-    except UnicodeEncodeError:
-        return False
-
-
 def _is_day(text: str) -> bool:
     try:
         return date.fromisoformat(text).isoformat() == text
     except (TypeError, ValueError):
         return False
-
-
-def _check_distinct(names: Sequence[str], what: str) -> None:
-    duplicates = [name for name, count in Counter(names).items() if count > 1]
-    if duplicates:
-        raise DataError(
-            f"two {what}s are called {reprlib.repr(duplicates[0])}, expected different names: "
-            "rename or drop a column"
-        )
 
 
 def _list_columns(left_out: Mapping[str, str]) -> str:

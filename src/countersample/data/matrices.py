@@ -13,7 +13,7 @@ import numpy as np
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from countersample.data.dataset import RankingDataset
 
 BLOCK_VALUES = 2**18  # 1 MB of float32: a block is read from memory once and stays in cache
-
-
-# -- Blocks ----------------------------------------------------------------------------------------
 
 
 def row_blocks(features: Any) -> Iterator[slice]:  # noqa: ANN401 (array or codes)
@@ -67,18 +64,21 @@ def column_ranges(features: Any) -> tuple[Floats, Floats]:  # noqa: ANN401 (arra
     )
 
 
-def column_moments(features: Any) -> tuple[Floats, Floats]:  # noqa: ANN401 (array or codes)
+def column_moments(
+    features: Any,  # noqa: ANN401 (array or codes)
+    function: Callable[[Any], Any] = np.asarray,
+) -> tuple[Floats, Floats]:
     """Return column means and standard deviations, √(Σ(x − mean)² / n), float64 (n_features,).
 
     Statistics of blocks are merged as by Chan, Golub and LeVeque (1983). The first value is
     subtracted before, so that a constant column has a deviation of exactly 0. Missing values do not
-    count.
+    count. The statistics are those of `function` of the rows.
     """
-    first = _first_values(features)
+    first = _first_values(features, function)
     count = np.zeros(len(first), np.int64)
     mean, squares = np.zeros_like(first), np.zeros_like(first)
     for rows in row_blocks(features):
-        block = features[rows]
+        block = function(features[rows])
         is_missing = np.isnan(block)
         block, block_count = block - first, np.full_like(count, len(block))
         if is_missing.any():
@@ -97,13 +97,13 @@ def column_moments(features: Any) -> tuple[Floats, Floats]:  # noqa: ANN401 (arr
     return first + mean, np.sqrt(squares / np.maximum(count, 1))
 
 
-def _first_values(features: Any) -> Floats:  # noqa: ANN401 (array or codes)
+def _first_values(features: Any, function: Callable[[Any], Any]) -> Floats:  # noqa: ANN401
     """Return the first value of each column that is not missing; 0 for a column without values."""
-    first: Floats = features[0].astype(np.float64)
+    first: Floats = function(features[:1])[0].astype(np.float64)
     for rows in row_blocks(features):
         if not np.isnan(first).any():
             break
-        block = features[rows]
+        block = function(features[rows])
         candidates = np.take_along_axis(block, (~np.isnan(block)).argmax(axis=0)[None], axis=0)[0]
         first = np.where(np.isnan(first), candidates, first)
     return np.nan_to_num(first, posinf=np.inf, neginf=-np.inf)
@@ -154,31 +154,25 @@ def check_offsets(offsets: NDArray[Any], n_items: int) -> None:
 
 def has_nan(values: Any) -> bool:  # noqa: ANN401 (array or codes, which have none)
     """Return whether a value is missing (NaN)."""
-    if not isinstance(values, np.ndarray):
-        return False
-    return any(np.isnan(values[rows]).any() for rows in _blocks_with_nonfinite(values))
+    return isinstance(values, np.ndarray) and _find(values, np.isnan) is not None
 
 
 def first_nan(values: Any) -> tuple[int, int]:  # noqa: ANN401 (array or codes)
     """Return the row and column of the first missing value; there must be one."""
-    rows = next(rows for rows in _blocks_with_nonfinite(values) if np.isnan(values[rows]).any())
-    row, column = np.argwhere(np.isnan(values[rows]))[0]
-    return rows.start + int(row), int(column)
+    place = _find(values, np.isnan)
+    assert place is not None  # noqa: S101 (as the docstring says)
+    return place
 
 
 def check_features(values: Any, name: str) -> None:  # noqa: ANN401 (array or codes)
     """Reject infinity in features, with its row and column; NaN is a missing value."""
-    if not isinstance(values, np.ndarray):
-        return
-    for rows in _blocks_with_nonfinite(values):
-        is_bad = np.isinf(values[rows])
-        if is_bad.any():
-            row, column = np.argwhere(is_bad)[0]
-            raise DataError(
-                f"{name} has {values[rows][row, column]} in row {rows.start + row}, column "
-                f"{column} (both counted from 0), expected finite float32 numbers, or NaN for a "
-                "missing value: replace or drop such rows"
-            )
+    place = _find(values, np.isinf) if isinstance(values, np.ndarray) else None
+    if place is not None:
+        raise DataError(
+            f"{name} has {values[place]} in row {place[0]}, column {place[1]} (both counted from "
+            "0), expected finite float32 numbers, or NaN for a missing value: replace or drop such "
+            "rows"
+        )
 
 
 def check_no_missing(dataset: RankingDataset) -> None:
@@ -194,22 +188,24 @@ def check_no_missing(dataset: RankingDataset) -> None:
 
 def check_finite(values: NDArray[np.float32], name: str) -> None:
     """Reject a vector with a value that is not finite."""
-    # A sum is finite unless a member is not (or it overflows): one cheap pass in the usual case.
-    if np.isfinite(np.sum(values, dtype=np.float64)):
-        return
-    row = int(np.isfinite(values).argmin())
-    raise DataError(
-        f"{name} has {values[row]} at row {row}, expected finite float32 numbers: replace or drop "
-        "such rows"
-    )
+    is_finite = np.isfinite(values)
+    if not is_finite.all():
+        row = int(is_finite.argmin())
+        raise DataError(
+            f"{name} has {values[row]} at row {row}, expected finite float32 numbers: replace or "
+            "drop such rows"
+        )
 
 
-def _blocks_with_nonfinite(values: NDArray[Any]) -> Iterator[slice]:
-    """Yield blocks of rows that contain a number that is not finite.
+def _find(values: NDArray[Any], is_bad: Callable[[Any], Any]) -> tuple[int, int] | None:
+    """Return the row and column of the first bad number, such as NaN; None if there is none.
 
-    The minimum and the maximum of a block with NaN are NaN, so two fast reductions are enough.
+    The minimum and the maximum of a block with NaN are NaN: two fast reductions skip most blocks.
     """
     for rows in row_blocks(values):
         block = values[rows]
         if block.size and not (np.isfinite(block.min()) and np.isfinite(block.max())):
-            yield rows
+            places = np.argwhere(is_bad(block))
+            if len(places):
+                return rows.start + int(places[0][0]), int(places[0][1])
+    return None

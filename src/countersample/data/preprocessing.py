@@ -5,19 +5,31 @@ steps, each of which may be absent:
 
 1. the encoder (`countersample.data.encoder`): numbers, ages of dates, indicators of categories;
 2. the imputer: fills in missing values, and adds indicators of them;
-3. the normalizer: a transform (`countersample.data.transforms`), then a shift and a scale.
+3. the normalizer: a transform, then a shift and a scale.
 
 All steps are learned once, from training data, and are plain numbers afterwards. The dataclasses
-are their own file schema: `Preprocessing.to_dict` gives plain values, `from_dict` checks them. The
-exports translate the same numbers.
+are their own file schema, and check their numbers on construction.
+
+A linear ranker adds up its features, so it matters whether the tenth sale counts as much as the
+thousandth. A transform preserves the order of a feature's values and changes their distances. It is
+learned per feature, from finite values. A feature with one or two values is left alone, and a
+missing value (NaN) stays missing.
+
+============  ==================================================  ===========================
+transform     numbers of a feature                                t(x)
+============  ==================================================  ===========================
+``root``      r, a whole number up to 5; 0: unchanged             sign(x)·√|x|, r times
+``log``       s > 0; 0: unchanged                                 sign(x)·ln(1 + |x|/s)
+``quantile``  knots ((x₁, …, x_m), (y₁, …, y_m)), both rising,    linear between knots; y₁ below
+              2 ≤ m ≤ 32, y in [0, 1]; (): unchanged              the first, y_m above the last
+============  ==================================================  ===========================
 """
 
 from __future__ import annotations
 
 import reprlib
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,6 +37,7 @@ from msgspec import Meta
 
 from countersample._json import Count, Finite, Float32, NotNegative, check_schema
 from countersample._params import choice
+from countersample.data.compact import HEAVY_SHARE, CompactFeatures, rounding_error
 from countersample.data.dataset import RankingDataset
 from countersample.data.encoder import FeatureEncoder  # noqa: TC001 (msgspec reads it)
 from countersample.data.matrices import (
@@ -35,19 +48,24 @@ from countersample.data.matrices import (
     query_blocks,
     row_blocks,
 )
-from countersample.data.transforms import MAX_KNOTS, MAX_ROOTS, TRANSFORMS, TransformedColumns
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from countersample._arrays import Floats
 
+    Knots = tuple[tuple[tuple[float, ...], ...], ...]  # per feature: () or (values, shares)
+
 IMPUTATIONS = ("median-indicator", "median", "zero")
 REJECT_MISSING = "error"  # not an imputation: missing values raise an error
-_IMPUTER_VALUES = 2**23  # values whose medians are computed together: 32 MB
+MAX_ROOTS = 5  # the 32nd root of the largest float32 is 16: no heavy tail is left
+MAX_KNOTS = 32  # per feature: 5 comparisons find the two knots around a value
+_MEDIAN_VALUES = 2**23  # values whose medians are computed together: 64 MB
+_SAMPLE_VALUES = 2**24  # values of the sample that logs and knots are learned from
+_MIN_SAMPLE_ROWS = 10_000
 _MAX_SHIFT = 1e3  # in scales: up to here float32 keeps four digits of a normalised feature
 
 
@@ -71,7 +89,6 @@ class Imputer:
 
     Parameters
     ----------
-    n_features : int
     fill : tuple of float, one per feature
         The replacements of missing values, float32 numbers.
     indicators : tuple of int
@@ -87,17 +104,19 @@ class Imputer:
     ... )
     >>> imputer = Imputer.fit(data)
     >>> imputer
-    Imputer(n_features=2, fill=(3.0, 6.0), indicators=(1,))
+    Imputer(fill=(3.0, 6.0), indicators=(1,))
     >>> imputer.transform(np.array([[np.nan, np.nan], [2, 4]], np.float32))
     array([[3., 6., 1.],
            [2., 4., 0.]], dtype=float32)
-    >>> imputer.names(["price", "rating"])
-    ('price', 'rating', 'rating is missing')
     """
 
-    n_features: Count
     fill: tuple[Float32, ...]
     indicators: tuple[Count, ...] = ()
+
+    def __post_init__(self) -> None:
+        n, indicators = self.n_features, self.indicators
+        is_valid = all(k < n for k in indicators) and sorted(set(indicators)) == [*indicators]
+        _check("indicators", indicators, is_valid, f"different features of {n}, ascending")
 
     @classmethod
     def fit(cls, dataset: RankingDataset, how: str = "median-indicator") -> Imputer:
@@ -110,19 +129,22 @@ class Imputer:
         choice("how", how, IMPUTATIONS)
         n_items, n_features = features.shape
         if how == "zero":
-            return cls(n_features, (0.0,) * n_features)
-        fill, indicators = [], []
-        step = max(1, _IMPUTER_VALUES // max(1, n_items))
+            return cls((0.0,) * n_features)
+        fill, n_missing = np.zeros(n_features, np.float32), np.zeros(n_features, np.int64)
+        step = max(1, _MEDIAN_VALUES // max(1, n_items))
         for start in range(0, n_features, step):
-            columns = np.array(features[:, start : start + step].T, order="C")
-            for index, column in enumerate(columns, start):
-                present = column[~np.isnan(column)]
-                # In float64: the sum of two float32 numbers may overflow.
-                median = np.median(present.astype(np.float64)) if len(present) else 0.0
-                fill.append(float(np.float32(median)))
-                if 0 < len(present) < n_items:
-                    indicators.append(index)
-        return cls(n_features, tuple(fill), tuple(indicators) if how == IMPUTATIONS[0] else ())
+            part = slice(start, start + step)
+            columns = np.asarray(features[:, part], np.float64)  # float32 sums may overflow
+            n_missing[part] = np.isnan(columns).sum(axis=0)
+            columns[:, n_missing[part] == n_items] = 0
+            fill[part] = np.nanmedian(columns, axis=0) if n_items else 0
+        has_indicator = (n_missing > 0) & (n_missing < n_items) & (how == "median-indicator")
+        return cls(tuple(fill.tolist()), tuple(np.flatnonzero(has_indicator).tolist()))
+
+    @property
+    def n_features(self) -> int:
+        """The number of features."""
+        return len(self.fill)
 
     @property
     def n_outputs(self) -> int:
@@ -150,16 +172,7 @@ class Imputer:
         return wide
 
     def transform(self, features: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the features without missing values, then the indicators.
-
-        Parameters
-        ----------
-        features : array (n_items, n_features)
-
-        Returns
-        -------
-        float32 (n_items, n_outputs)
-        """
+        """Return the features without missing values, then the indicators: (n_items, n_outputs)."""
         _check_shape(features, self.n_features, "imputer")
         fill, indicators = np.array(self.fill, np.float32), list(self.indicators)
         out = np.empty((len(features), self.n_outputs), np.float32)
@@ -171,32 +184,16 @@ class Imputer:
         return out
 
     def unfold(self, weights: Floats) -> tuple[Floats, Floats]:
-        """w·(filled x, indicators) = Σ_j u_j·x_j, or m_j if x_j is missing: return u and m.
-
-        Parameters
-        ----------
-        weights : float64 (n_outputs,)
-
-        Examples
-        --------
-        >>> Imputer(2, (3.0, 6.0), (1,)).unfold(np.array([1.0, 2.0, 10.0]))
-        (array([1., 2.]), array([ 3., 22.]))
-        """
+        """w·(filled x, indicators) = Σ_j u_j·x_j, or m_j if x_j is missing: return u and m."""
         by_feature = weights[: self.n_features]
         if_missing = by_feature * np.array(self.fill)
         if_missing[list(self.indicators)] += weights[self.n_features :]
         return by_feature, if_missing
 
-    def check(self) -> None:
-        """Reject numbers that `fit` never learns, such as from a file."""
-        n, indicators = self.n_features, self.indicators
-        _check("fill", self.fill, len(self.fill) == n, f"{n} numbers, one per feature")
-        is_valid = all(k < n for k in indicators) and sorted(set(indicators)) == [*indicators]
-        _check("indicators", indicators, is_valid, f"different features of {n}, ascending")
-
     def __repr__(self) -> str:
-        fill, indicators = reprlib.repr(self.fill), reprlib.repr(self.indicators)
-        return f"Imputer(n_features={self.n_features}, fill={fill}, indicators={indicators})"
+        return (
+            f"Imputer(fill={reprlib.repr(self.fill)}, indicators={reprlib.repr(self.indicators)})"
+        )
 
 
 def fill_missing(dataset: RankingDataset) -> RankingDataset:
@@ -220,6 +217,238 @@ def fill_missing_matrix(features: NDArray[Any]) -> NDArray[Any]:
     return Imputer.fit_matrix(features).transform(features) if has_nan(features) else features
 
 
+# -- Transforms ------------------------------------------------------------------------------------
+
+
+def take_roots(values: ArrayLike, roots: ArrayLike) -> Floats:
+    """sign(x)·√|x|, `roots` times, column by column: float64 (…, n_features).
+
+    A square root preserves the order of values and is rounded the same way by every CPU.
+
+    Examples
+    --------
+    >>> take_roots([[16.0, -16.0, 16.0]], roots=[0, 1, 2])
+    array([[16., -4.,  2.]])
+    """
+    out, times = np.array(values, np.float64), np.asarray(roots)
+    for n_taken in range(times.max(initial=0)):
+        columns = times > n_taken
+        selection = out[..., columns]
+        out[..., columns] = np.copysign(np.sqrt(np.abs(selection)), selection)
+    return out
+
+
+def choose_roots(features: Any) -> tuple[int, ...] | None:  # noqa: ANN401 (array or codes)
+    """Return the number of square roots for each feature, 0 to 5; None if no feature needs any.
+
+    A tail is heavy if rounding to 8 bits loses more than a twentieth of a feature's standard
+    deviation. A feature takes the fewest roots that end this. If five are not enough, it takes five
+    if they halve the loss, else none: roots do not help rare values that are not large. Each round
+    reads the columns with heavy tails once more, block by block.
+
+    Examples
+    --------
+    >>> even = np.arange(1.0, 10_001.0)
+    >>> choose_roots(np.stack([even, 10_000 / even, even == 1], axis=1).astype(np.float32))
+    (0, 2, 0)
+    """
+    low, high = column_ranges(features)
+    _, loss = rounding_error(low, high, column_moments(features)[1], bits=8)
+    roots = np.zeros(len(loss), np.int64)
+    columns = np.flatnonzero(loss > HEAVY_SHARE)  # the columns without a decision
+    for n_roots in range(1, MAX_ROOTS + 1):
+        if not len(columns):
+            break
+
+        def take(block: Any, columns: Any = columns, n_roots: int = n_roots) -> Floats:  # noqa: ANN401
+            return take_roots(block[..., columns], np.full(len(columns), n_roots))
+
+        _, deviation = column_moments(features, take)
+        _, new_loss = rounding_error(take(low), take(high), deviation, bits=8)
+        is_enough = new_loss <= HEAVY_SHARE
+        if n_roots == MAX_ROOTS:
+            is_enough |= new_loss <= loss[columns] / 2
+        roots[columns[is_enough]] = n_roots
+        columns = columns[~is_enough]
+    return tuple(roots.tolist()) if roots.any() else None
+
+
+def take_logs(values: ArrayLike, logs: ArrayLike) -> Floats:
+    """sign(x)·ln(1 + |x|/s), column by column, with s in `logs`; s = 0 leaves x unchanged.
+
+    Float64 (…, n_features). About linear below s and logarithmic above; 0 and the sign are
+    preserved, so it applies to any feature.
+
+    Examples
+    --------
+    >>> take_logs([[7.0, -7.0, 7.0]], logs=[0.0, 1.0, 7.0]).round(3)
+    array([[ 7.   , -2.079,  0.693]])
+    """
+    out, scales = np.array(values, np.float64), np.asarray(logs, np.float64)
+    columns = scales > 0
+    selection = out[..., columns]
+    out[..., columns] = np.copysign(np.log(1 + np.abs(selection) / scales[columns]), selection)
+    return out
+
+
+def choose_logs(features: Any) -> tuple[float, ...] | None:  # noqa: ANN401 (array or codes)
+    """Return s of each feature for `take_logs`: the median size of its values that are not 0.
+
+    So half of the values are in the linear part, whatever their unit. 0 for a feature with one or
+    two values; None if all features are like that.
+
+    Examples
+    --------
+    >>> sales = np.array([[0, 1], [1, 0], [10, 1], [1000, 0]], np.float32)
+    >>> choose_logs(sales)
+    (10.0, 0.0)
+    """
+    logs = []
+    for values in _sample_columns(features):
+        sizes = np.abs(values[values != 0]) if _has_three_values(values) else np.zeros(1)
+        logs.append(float(np.quantile(sizes, 0.5, method="lower")))
+    return tuple(logs) if any(logs) else None
+
+
+class KnotTable(NamedTuple):
+    """The knots of all features that have some, one row per feature, padded to 32.
+
+    A value between knots i and i + 1 becomes share_i + slope_i·(value − knot_i), at most
+    share_{i+1}. A value before the first or after the last knot becomes the share of that knot.
+    """
+
+    columns: NDArray[np.int64]  # the features
+    knots: Floats  # (n_columns, MAX_KNOTS)
+    shares: Floats
+    slopes: Floats
+    above: Floats  # share_{i+1}
+
+    @classmethod
+    def of(cls, knots: Knots) -> KnotTable:
+        """Lay out the knots of all features."""
+        columns = np.array([k for k, each in enumerate(knots) if each], np.int64)
+        x = np.full((len(columns), MAX_KNOTS), np.inf)
+        y = np.zeros_like(x)
+        for row, column in enumerate(columns):
+            values, shares = knots[column]
+            x[row, : len(values)] = values
+            y[row] = np.pad(shares, (0, MAX_KNOTS - len(shares)), mode="edge")
+        above = np.append(y[:, 1:], y[:, -1:], axis=1)
+        with np.errstate(invalid="ignore"):  # in the padding
+            slopes = np.nan_to_num((above - y) / np.diff(x, axis=1, append=np.inf))
+        return cls(columns, x, y, slopes, above)
+
+    @property
+    def steps(self) -> list[int]:
+        """The step sizes of the binary search for a knot."""
+        return [2**k for k in reversed(range(MAX_KNOTS.bit_length() - 1))]
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """The index of each column's first knot in the flat table."""
+        return MAX_KNOTS * np.arange(len(self.columns))
+
+
+def take_quantiles(values: ArrayLike, knots: Knots) -> Floats:
+    """share_i + slope_i·(x − knot_i) between knots i and i + 1: the share of values below x.
+
+    Float64 (…, n_features). A feature without knots is unchanged.
+
+    Examples
+    --------
+    >>> knots = ((), ((1.0, 10.0, 1000.0), (0.0, 0.5, 1.0)))
+    >>> take_quantiles([[7.0, 1.0], [7.0, 5.5], [7.0, 505.0], [7.0, 5000.0]], knots)
+    array([[7.  , 0.  ],
+           [7.  , 0.25],
+           [7.  , 0.75],
+           [7.  , 1.  ]])
+    """
+    out, table = np.array(values, np.float64), KnotTable.of(knots)
+    bounded = np.maximum(out[..., table.columns], table.knots[:, 0])
+    at = np.broadcast_to(table.starts, bounded.shape)
+    for step in table.steps:
+        at = np.where(bounded >= table.knots.take(at + step), at + step, at)
+    share = table.shares.take(at) + table.slopes.take(at) * (bounded - table.knots.take(at))
+    out[..., table.columns] = np.minimum(share, table.above.take(at))
+    return out
+
+
+def choose_knots(features: Any, *, max_rows: int | None = None) -> Knots | None:  # noqa: ANN401 (array or codes)
+    """Return the knots of each feature for `take_quantiles`: at most 32 values and their shares.
+
+    A value that more than one row in thirty has is a knot, such as the 0 of a count; the other
+    knots are evenly spaced quantiles of the other values. The share of a knot is the share of
+    values below it, plus half of the values equal to it. The smallest and the largest value are
+    knots. () for a feature with one or two values; None if all features are like that. Values are
+    those of at most `max_rows` rows.
+
+    Examples
+    --------
+    >>> choose_knots(np.array([[0, 1], [0, 0], [1, 1], [9, 0]], np.float32))
+    (((0.0, 1.0, 9.0), (0.25, 0.625, 0.875)), ())
+    """
+    low, high = column_ranges(features)
+    columns = _sample_columns(features, max_rows)
+    knots = tuple(
+        _knots_of(values, float(first), float(last)) if _has_three_values(values) else ()
+        for values, first, last in zip(columns, low, high, strict=True)
+    )
+    return knots if any(knots) else None
+
+
+def _knots_of(values: Floats, low: float, high: float) -> tuple[tuple[float, ...], ...]:
+    """Return the knots of sorted sample values, for a feature that ranges from low to high."""
+    n, n_inner = len(values), MAX_KNOTS - 2  # without both ends
+    evenly = np.linspace(0, 1, n_inner)
+    knots, times = np.unique(np.quantile(values, evenly, method="nearest"), return_counts=True)
+    common = knots[times > 1]
+    others = values[~np.isin(values, common)]
+    if len(common) and len(others):
+        evenly = np.linspace(0, 1, n_inner - len(common))
+        knots = np.union1d(common, np.quantile(others, evenly, method="nearest"))
+    shares = (values.searchsorted(knots) + values.searchsorted(knots, side="right")) / (2 * n)
+    if low < knots[0]:
+        knots, shares = np.append(low, knots), np.append(0.0, shares)
+    if high > knots[-1]:
+        knots, shares = np.append(knots, high), np.append(shares, 1.0)
+    return tuple(knots.tolist()), tuple(shares.tolist())
+
+
+def _has_three_values(values: Floats) -> bool:
+    """Return whether sorted values have at least three distinct ones."""
+    return len(values) > 0 and bool(((values > values[0]) & (values < values[-1])).any())
+
+
+def _sample_columns(features: Any, max_rows: int | None = None) -> Iterator[Floats]:  # noqa: ANN401
+    """Yield the finite values of each feature, sorted; a fixed sample of rows if there are many."""
+    n_rows, n_features = features.shape
+    n_sample = max_rows or max(_MIN_SAMPLE_ROWS, _SAMPLE_VALUES // max(1, n_features))
+    rows: Any = slice(None)
+    if n_rows > n_sample:
+        rows = np.sort(np.random.default_rng(0).choice(n_rows, n_sample, replace=False))
+    sample = features[rows]
+    for column in range(n_features):
+        values = np.sort(np.asarray(sample[:, column], np.float64))
+        yield values[np.isfinite(values)]
+
+
+class Transform(NamedTuple):
+    """A transform: the field of `Normalizer` with its numbers, and its functions."""
+
+    field: str
+    learn: Callable[[Any], Any]  # None if no feature needs it
+    apply: Callable[[ArrayLike, Any], Floats]
+
+
+TRANSFORMS: dict[str, Transform] = {
+    "log": Transform("logs", choose_logs, take_logs),
+    "root": Transform("roots", choose_roots, take_roots),
+    "quantile": Transform("knots", choose_knots, take_quantiles),
+}
+# The candidates of feature_transform="auto": the first of equally good ones is chosen.
+CANDIDATES: tuple[str | None, ...] = (None, *TRANSFORMS)
+
+
 # -- Scale -----------------------------------------------------------------------------------------
 
 
@@ -237,8 +466,8 @@ class Normalizer:
     ``none``          0                    1                    nothing: a transform alone
     ================  ===================  ===================  =================================
 
-    t is a transform (`countersample.data.transforms`), or x itself. At most one of roots, logs and
-    knots is set. ``root-minmax`` is ``minmax`` after the transform ``root``.
+    t is a transform, or x itself. At most one of roots, logs and knots is set. ``root-minmax`` is
+    ``minmax`` after the transform ``root``.
 
     Values outside the training range are not clipped, except by quantiles. A feature that was
     constant in training becomes 0 for any value, because the ranker cannot have learned from it.
@@ -264,8 +493,6 @@ class Normalizer:
     >>> Normalizer.fit(data, "minmax").transform(np.array([[5.0, 5.0], [17.0, 6.0]]))
     array([[0.5, 0. ],
            [2. , 0. ]], dtype=float32)
-    >>> Normalizer.fit(data, "minmax", transform="log").logs
-    (3.0, 0.0)
     """
 
     how: str
@@ -275,6 +502,20 @@ class Normalizer:
     roots: tuple[Annotated[int, Meta(ge=0, le=MAX_ROOTS)], ...] | None = None
     logs: tuple[NotNegative, ...] | None = None
     knots: tuple[tuple[tuple[Float32, ...], ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        methods, n = [*SCALINGS, "none"], self.n_features
+        _check("how", self.how, self.how in methods, f"one of {', '.join(methods)}")
+        fields = [t.field for t in TRANSFORMS.values() if getattr(self, t.field) is not None]
+        allowed = 0 if self.how == "root-minmax" and fields != ["roots"] else 1
+        _check("transforms", fields, len(fields) <= allowed, "at most one that fits to how")
+        for name in (*fields, *(() if self.is_by_query else ("shift", "scale"))):
+            values = getattr(self, name)
+            is_valid = values is not None and len(values) == n
+            _check(name, values, is_valid, f"{n} entries, one per feature")
+        _check("logs", self.logs, _are_float32(self.logs or ()), "float32 numbers")
+        for pair in self.knots or ():
+            _check("knots", pair, not pair or _are_knots(pair), _KNOTS)
 
     @classmethod
     def fit(
@@ -295,18 +536,23 @@ class Normalizer:
             For a dataset without items, or with an infinite value.
         """
         how, transform = check_scaling(how, transform)
-        features, numbers = dataset.features, {}
+        features, n, numbers = dataset.features, dataset.n_features, {}
         if dataset.n_items == 0 and (how, transform) != ("query-minmax", None):
             raise DataError(f"cannot fit {how!r} on a dataset without items")
         with np.errstate(invalid="ignore"):  # infinite values are reported below
             if transform is not None:
                 learner = TRANSFORMS[transform]
                 numbers = {learner.field: learner.learn(features)}
-            unscaled = cls(how, dataset.n_features, **numbers)
-            learn_scale = SCALINGS.get(how, _no_scale)
-            if learn_scale is None:
+            if how == "query-minmax":
+                return cls(how, n, **numbers)
+            unscaled = cls(how, n, (0.0,) * n, (1.0,) * n, **numbers)
+            if how == "none":
                 return unscaled
-            shift, scale = learn_scale(features, unscaled)
+            if how == "standard":
+                shift, scale = column_moments(features, unscaled.apply_transform)
+            else:  # a transform increases with x
+                low, high = map(unscaled.apply_transform, column_ranges(features))
+                shift, scale = low, high - low
         if not np.isfinite(scale).all():
             raise DataError(
                 f"column {np.isfinite(scale).argmin()} of the features has a value that is not "
@@ -327,31 +573,18 @@ class Normalizer:
 
     @property
     def label(self) -> str:
-        """A description in a few words.
-
-        Examples
-        --------
-        >>> Normalizer("minmax", 1, (0.0,), (1.0,), logs=(2.0,)).label
-        'log, then minmax'
-        """
+        """A description in a few words, such as "log, then minmax"."""
         name = self.transform_name
         if name is None or self.how == "root-minmax":
             return self.how
         return name if self.how == "none" else f"{name}, then {self.how}"
 
-    def apply_transform(self, values: ArrayLike, *, invert: bool = False) -> Floats:
-        """Return t(x), float64 (…, n_features); or x with t(x) = values, if `invert`.
-
-        Examples
-        --------
-        >>> Normalizer("none", 1, (0.0,), (1.0,), logs=(1.0,)).apply_transform([[1.0]]).round(3)
-        array([[0.693]])
-        """
+    def apply_transform(self, values: ArrayLike) -> Floats:
+        """Return t(x), float64 (…, n_features)."""
         if self.transform_name is None:
             return np.asarray(values, np.float64)
         transform = TRANSFORMS[self.transform_name]
-        function = transform.invert if invert else transform.apply
-        return function(values, getattr(self, transform.field))
+        return transform.apply(values, getattr(self, transform.field))
 
     def take(self, columns: Sequence[int]) -> Normalizer:
         """Return the normalizer of these features, in this order; one may occur repeatedly."""
@@ -385,7 +618,7 @@ class Normalizer:
             numbers = self.transform(features[rows], starts[first : last + 1] - starts[first])
             codes[rows] = np.rint(numbers * max_code)
         zeros = np.zeros(self.n_features)
-        return type(features)(codes, zeros + 1 / max_code, zeros)
+        return CompactFeatures(codes, zeros + 1 / max_code, zeros)
 
     def transform(
         self, features: NDArray[Any], offsets: ArrayLike | None = None
@@ -401,12 +634,8 @@ class Normalizer:
         Examples
         --------
         >>> normalizer = Normalizer("query-minmax", n_features=1)
-        >>> normalizer.transform(np.array([[2.0], [6.0], [3.0], [1.0], [0.0]]), offsets=[0, 3, 5])
-        array([[0.  ],
-               [1.  ],
-               [0.25],
-               [1.  ],
-               [0.  ]], dtype=float32)
+        >>> normalizer.transform(np.array([[2.0], [6.0], [3.0], [1.0]]), offsets=[0, 3, 4]).ravel()
+        array([0.  , 1.  , 0.25, 0.  ], dtype=float32)
         """
         features = np.ascontiguousarray(features, dtype=np.float32)
         _check_shape(features, self.n_features, "normalizer")
@@ -440,12 +669,6 @@ class Normalizer:
         Within a query a shift changes no difference of scores, so w·((x − shift)/scale) ranks as
         (w/scale)·x. None if scales are per query, after a transform, and if a feature's shift is
         more than a thousand times its scale: its digits would drown those of the others in float32.
-
-        Examples
-        --------
-        >>> Normalizer("minmax", 2, shift=(0.0, 1.0), scale=(4.0, 0.5)).foldable_scale()
-        array([0.25, 2.  ])
-        >>> Normalizer("minmax", 1, shift=(1e9,), scale=(1.0,)).foldable_scale()
         """
         if self.shift is None or self.scale is None or self.transform_name is not None:
             return None
@@ -454,24 +677,6 @@ class Normalizer:
             return None
         return _inverse(self.scale)
 
-    def check(self) -> None:
-        """Reject numbers that `fit` never learns, such as from a file."""
-        methods, n = [*SCALINGS, "none"], self.n_features
-        _check("how", self.how, self.how in methods, f"one of {', '.join(methods)}")
-        fields = [t.field for t in TRANSFORMS.values() if getattr(self, t.field) is not None]
-        if len(fields) > 1:
-            raise DataError(f"{fields[1]} of the preprocessing is beside {fields[0]}, expected one")
-        if self.how == "root-minmax":
-            _check("how", self.how, not {*fields} - {"roots"}, "roots as its only transform")
-        for name in (*fields, *(() if self.is_by_query else ("shift", "scale"))):
-            values = getattr(self, name)
-            is_valid = values is not None and len(values) == n
-            _check(name, values, is_valid, f"{n} entries, one per feature")
-        for value in self.logs or ():
-            _check("logs", value, _is_float32(value), "float32 numbers")
-        for pair in self.knots or ():
-            _check("knots", pair, not pair or _are_knots(pair), _KNOTS)
-
     def __repr__(self) -> str:
         return f"Normalizer(how={self.how!r}, n_features={self.n_features})"
 
@@ -479,53 +684,25 @@ class Normalizer:
 def check_scaling(how: str | None, transform: str | None) -> tuple[str, str | None]:
     """Return the names of a scaling and a transform; reject pairs that do not fit.
 
-    Examples
-    --------
-    >>> check_scaling("minmax", "root"), check_scaling("root-minmax", None)
-    (('root-minmax', 'root'), ('root-minmax', 'root'))
-    >>> check_scaling(None, "log")
-    ('none', 'log')
+    "root-minmax" is "minmax" after the transform "root"; "none" is a transform alone.
     """
     if transform is not None:
         choice("transform", transform, TRANSFORMS)
-    if how is None and transform is not None:
-        return "none", transform
-    choice("how", how, SCALINGS)
-    if how == "root-minmax":
-        if transform not in {None, "root"}:
-            raise ParameterError(
-                f"normalize is 'root-minmax' with the transform {transform!r}, expected 'minmax', "
-                "'standard', 'query-minmax' or None: 'root-minmax' is 'minmax' after the transform "
-                "'root'"
-            )
+        if how is None:
+            return "none", transform
+    name = choice("how", how, SCALINGS)
+    if name == "root-minmax" and transform not in {None, "root"}:
+        raise ParameterError(
+            f"normalize is 'root-minmax' with the transform {transform!r}, expected 'minmax', "
+            "'standard', 'query-minmax' or None: 'root-minmax' is 'minmax' after the transform "
+            "'root'"
+        )
+    if name == "root-minmax" or (name, transform) == ("minmax", "root"):
         return "root-minmax", "root"
-    return ("root-minmax" if (how, transform) == ("minmax", "root") else str(how)), transform
+    return name, transform
 
 
-def _minmax(features: Any, normalizer: Normalizer) -> tuple[Floats, Floats]:  # noqa: ANN401
-    """Return column minima, and maxima − minima, of t(x), which increases with x."""
-    low, high = map(normalizer.apply_transform, column_ranges(features))
-    return low, high - low
-
-
-def _standard(features: Any, normalizer: Normalizer) -> tuple[Floats, Floats]:  # noqa: ANN401
-    """Return column means and standard deviations of t(x)."""
-    if normalizer.transform_name is not None:
-        features = TransformedColumns(features, normalizer.apply_transform, normalizer.n_features)
-    return column_moments(features)
-
-
-def _no_scale(_features: Any, normalizer: Normalizer) -> tuple[Floats, Floats]:  # noqa: ANN401
-    return np.zeros(normalizer.n_features), np.ones(normalizer.n_features)
-
-
-# Functions that learn shift and scale; None: computed per query, when the normalizer is applied.
-SCALINGS: dict[str, Callable[[Any, Normalizer], tuple[Floats, Floats]] | None] = {
-    "query-minmax": None,
-    "minmax": _minmax,
-    "root-minmax": _minmax,
-    "standard": _standard,
-}
+SCALINGS = ("query-minmax", "minmax", "root-minmax", "standard")
 
 
 def _inverse(scale: Sequence[float]) -> Floats:
@@ -546,7 +723,7 @@ class Preprocessing:
     --------
     >>> from countersample.data.preprocessing import Imputer, Normalizer, Preprocessing
     >>> steps = Preprocessing(
-    ...     imputer=Imputer(1, (3.0,), (0,)),
+    ...     imputer=Imputer((3.0,), (0,)),
     ...     normalizer=Normalizer("minmax", 2, shift=(1.0, 0.0), scale=(4.0, 1.0)),
     ... )
     >>> steps.features(np.array([[5.0], [np.nan]], np.float32), offsets=[0, 2])
@@ -608,30 +785,22 @@ class Preprocessing:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
         """Return the steps that `to_dict` wrote; other values raise an error."""
-        steps = check_schema(values, cls, "the preprocessing")
-        for step in (steps.encoder, steps.imputer, steps.normalizer):
-            if step is not None:
-                step.check()
-        return steps
+        return check_schema(values, cls, "the preprocessing")
 
 
 _KNOTS = f"2 to {MAX_KNOTS} float32 numbers and as many shares of at most 1, both rising"
 
 
 def _are_knots(rows: tuple[tuple[float, ...], ...]) -> bool:
-    return (
-        len(rows) == 2
-        and 2 <= len(rows[0]) == len(rows[1]) <= MAX_KNOTS
-        and all(map(_is_float32, rows[0]))
-        and all(low < high for row in rows for low, high in pairwise(row))
-        and rows[1][0] >= 0
-        and rows[1][-1] <= 1
-    )
+    if len(rows) != 2 or len(rows[0]) != len(rows[1]) or not 2 <= len(rows[0]) <= MAX_KNOTS:
+        return False
+    is_rising = bool((np.diff(rows, axis=1) > 0).all())
+    return is_rising and _are_float32(rows[0]) and rows[1][0] >= 0 and rows[1][-1] <= 1
 
 
-def _is_float32(value: float) -> bool:
+def _are_float32(values: Sequence[float]) -> bool:
     with np.errstate(over="ignore"):
-        return float(np.float32(value)) == value
+        return bool((np.array(values, np.float32) == np.array(values, np.float64)).all())
 
 
 def _check(name: str, value: object, is_valid: bool, expected: str) -> None:

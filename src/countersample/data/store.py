@@ -200,9 +200,7 @@ def open_with_notes(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
         )
     try:
         header = msgspec.convert(values, _Header)
-        dataset, is_unchanged = _open_arrays(folder, header)
-        if not is_unchanged and dataset.content_hash() != header.content:
-            raise DataError("its content is not what was written")
+        dataset = _open_arrays(folder, header)
     except Exception as error:  # numpy parses a .npy header as Python: any error can occur
         why = f"{error}".partition("\n")[0] or type(error).__name__
         raise DataError(f"{folder}: a damaged dataset folder ({why}): write it again") from error
@@ -220,8 +218,8 @@ def _read_header(folder: Path) -> dict[str, Any] | None:
     return values if isinstance(values, dict) and values.get("format") == FORMAT else None
 
 
-def _open_arrays(folder: Path, header: _Header) -> tuple[RankingDataset, bool]:
-    """Open the arrays; also return whether each file's time of change is as in the header."""
+def _open_arrays(folder: Path, header: _Header) -> RankingDataset:
+    """Open the arrays; if a file has another time of change, compare the hash of the content."""
     names = (*_ARRAYS, CODES) if CODES in header.files else _ARRAYS
     states = {name: _file_state(folder / name) for name in names}
     for name, (size, _) in states.items():
@@ -233,7 +231,9 @@ def _open_arrays(folder: Path, header: _Header) -> tuple[RankingDataset, bool]:
     if codes:
         features = CompactFeatures(features, *codes[0])
     dataset = RankingDataset(features, labels, offsets, query_ids, header.feature_names)
-    return dataset, states == header.files
+    if states != header.files and dataset.content_hash() != header.content:
+        raise DataError("its content is not what was written")
+    return dataset
 
 
 def _file_state(path: Path) -> list[int]:

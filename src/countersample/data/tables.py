@@ -88,6 +88,14 @@ def number_column(
 
 # -- Arrow values ----------------------------------------------------------------------------------
 
+_TYPE_TESTS = {  # functions of pyarrow.types
+    "boolean": ("is_boolean",),
+    "number": ("is_integer", "is_floating", "is_decimal"),
+    "date": ("is_date", "is_timestamp"),
+    "text": ("is_string", "is_large_string", "is_string_view"),
+    "nothing": ("is_null",),
+}
+
 
 def kind_of(dtype: pa.DataType) -> str:
     """Return the kind of a type: number, boolean, date, text, nothing or other.
@@ -101,17 +109,12 @@ def kind_of(dtype: pa.DataType) -> str:
     """
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
-    types = pa.types
-    if types.is_dictionary(dtype):
+    if pa.types.is_dictionary(dtype):
         return kind_of(dtype.value_type)
-    kinds = {
-        "boolean": types.is_boolean(dtype),
-        "number": types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype),
-        "date": types.is_date(dtype) or types.is_timestamp(dtype),
-        "text": _is_text(dtype),
-        "nothing": types.is_null(dtype),
-    }
-    return next((kind for kind, applies in kinds.items() if applies), "other")
+    for kind, names in _TYPE_TESTS.items():
+        if any(getattr(pa.types, name)(dtype) for name in names):
+            return kind
+    return "other"
 
 
 def as_floats(name: str, column: pa.ChunkedArray) -> Floats:
@@ -125,14 +128,11 @@ def as_floats(name: str, column: pa.ChunkedArray) -> Floats:
     array([ 1., nan,  0.])
     """
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-    from pyarrow import compute  # noqa: PLC0415
 
-    column = _plain(column)
-    if _is_text(column.type):
+    column, kind = _plain(name, column, ("number", "boolean", "text", "nothing"), "numbers")
+    if kind == "text":
         return _parse_numbers(name, column)
-    if kind_of(column.type) not in {"number", "boolean", "nothing"}:
-        raise DataError(f"column {name!r} is {column.type}, expected numbers")
-    floats: Floats = compute.cast(column, pa.float64(), safe=False).to_numpy()
+    floats: Floats = column.cast(pa.float64(), safe=False).to_numpy()
     return floats
 
 
@@ -147,21 +147,18 @@ def as_days(name: str, column: pa.ChunkedArray) -> Floats:
     array([1. , 0.5, nan])
     """
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-    from pyarrow import compute  # noqa: PLC0415
 
-    column = _plain(column)
-    if _is_text(column.type):
+    column, kind = _plain(name, column, ("date", "text", "nothing"), "dates or times")
+    if kind == "text":
         column = _parse_times(name, column)
-    if kind_of(column.type) not in {"date", "nothing"}:
-        raise DataError(f"column {name!r} is {column.type}, expected dates or times")
-    if pa.types.is_null(column.type):
+    elif kind == "nothing":
         return np.full(len(column), np.nan)
     if pa.types.is_date32(column.type):
         per_day, whole = 1, column.cast(pa.int32())
     else:
         unit = "ms" if pa.types.is_date64(column.type) else column.type.unit
         per_day, whole = _PER_DAY[unit], column.cast(pa.int64())
-    floats: Floats = compute.cast(whole, pa.float64(), safe=False).to_numpy() / per_day
+    floats: Floats = whole.cast(pa.float64(), safe=False).to_numpy() / per_day
     return floats
 
 
@@ -178,37 +175,42 @@ def as_texts(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
     from pyarrow import compute  # noqa: PLC0415
 
-    column = _plain(column)
-    kind = kind_of(column.type)
-    if kind not in {"number", "boolean", "text", "nothing"}:
-        raise DataError(f"column {name!r} is {column.type}, expected text or integers")
+    kinds = ("number", "boolean", "text", "nothing")
+    column, kind = _plain(name, column, kinds, "text or integers")
     if kind == "number" and not pa.types.is_integer(column.type):
         floats = as_floats(name, column)
         is_whole = (np.abs(floats) <= _MAX_EXACT) & (np.floor(floats) == floats)
         integers = pa.array(np.where(is_whole, floats, 0).astype(np.int64)).cast(pa.large_string())
         others = pa.array(floats, from_pandas=True).cast(pa.large_string())
         column = pa.chunked_array([compute.if_else(pa.array(is_whole), integers, others)])
-    text = column.cast(pa.large_string())
-    return compute.if_else(compute.equal(text, ""), pa.scalar(None, pa.large_string()), text)
+    return _replace(column.cast(pa.large_string()), [""], None)
 
 
-def _is_text(dtype: pa.DataType) -> bool:
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
-    types = pa.types
-    return bool(
-        types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype)
-    )
-
-
-def _plain(column: Any) -> pa.ChunkedArray:  # noqa: ANN401 (array, chunked or not)
-    """Return a chunked column without a dictionary."""
+def _plain(
+    name: str,
+    column: Any,  # noqa: ANN401 (array, chunked or not)
+    kinds: tuple[str, ...],
+    expected: str,
+) -> tuple[pa.ChunkedArray, str]:
+    """Return a chunked column without a dictionary, and its kind, which must be one of `kinds`."""
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
     chunked = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if pa.types.is_dictionary(chunked.type):
         chunked = chunked.cast(chunked.type.value_type)
-    return chunked
+    kind = kind_of(chunked.type)
+    if kind not in kinds:
+        raise DataError(f"column {name!r} is {chunked.type}, expected {expected}")
+    return chunked, kind
+
+
+def _replace(text: pa.ChunkedArray, values: list[str], new: str | None) -> pa.ChunkedArray:
+    """Return text with some of its values replaced."""
+    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+    from pyarrow import compute  # noqa: PLC0415
+
+    is_old = compute.is_in(text, value_set=pa.array(values, pa.large_string()))
+    return compute.if_else(is_old, pa.scalar(new, pa.large_string()), text)
 
 
 def _parse_numbers(name: str, column: pa.ChunkedArray) -> Floats:
@@ -218,13 +220,9 @@ def _parse_numbers(name: str, column: pa.ChunkedArray) -> Floats:
 
     spellings = csv.ConvertOptions()
     text = compute.utf8_trim_whitespace(column.cast(pa.large_string()))
-    for spelling, value in (
-        (spellings.null_values, None),
-        (spellings.true_values, "1"),
-        (spellings.false_values, "0"),
-    ):
-        is_spelling = compute.is_in(text, value_set=pa.array(spelling, pa.large_string()))
-        text = compute.if_else(is_spelling, pa.scalar(value, pa.large_string()), text)
+    text = _replace(text, spellings.null_values, None)
+    text = _replace(text, spellings.true_values, "1")
+    text = _replace(text, spellings.false_values, "0")
     try:
         floats: Floats = text.cast(pa.float64()).to_numpy()
     except pa.ArrowInvalid as error:
@@ -233,16 +231,13 @@ def _parse_numbers(name: str, column: pa.ChunkedArray) -> Floats:
 
 
 def _parse_times(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Parse ISO 8601; times without a zone are UTC, digits beyond microseconds are dropped."""
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
     from pyarrow import compute  # noqa: PLC0415
 
-    text = compute.utf8_trim_whitespace(column.cast(pa.large_string()))
-    text = compute.if_else(compute.equal(text, ""), pa.scalar(None, pa.large_string()), text)
-    # Digits beyond microseconds, which pandas writes, are dropped.
+    text = _replace(compute.utf8_trim_whitespace(column.cast(pa.large_string())), [""], None)
     text = compute.replace_substring_regex(text, r"([.][0-9]{6})[0-9]+", r"\1")
-    # Times without a zone are UTC.
-    has_zone = compute.match_substring_regex(text, "(Z|[+-][0-9]{2}:?[0-9]{2})$")
-    has_zone = compute.and_(has_zone, compute.match_substring_regex(text, "[T ]"))
+    has_zone = compute.match_substring_regex(text, "[T ].*(Z|[+-][0-9]{2}:?[0-9]{2})$")
     null = pa.scalar(None, pa.large_string())
     try:
         zoned = compute.if_else(has_zone, text, null).cast(pa.timestamp("us", "UTC"))

@@ -11,7 +11,7 @@ import numpy as np
 from countersample import pages
 from countersample._environment import MissingExtraError, need
 from countersample._version import __version__
-from countersample.data.transforms import KnotTable
+from countersample.data.preprocessing import KnotTable
 from countersample.errors import CounterSampleError, ParameterError
 from countersample.export.specification import Translation
 from countersample.rankers.files import SavedScorer
@@ -191,7 +191,7 @@ def _transformed(graph: _Graph, values: str, normalizer: Normalizer) -> str:
 
 
 def _logged(graph: _Graph, values: str, logs: NDArray[np.float64]) -> str:
-    """Add what `countersample.data.transforms.take_logs` does."""
+    """Add what `countersample.data.preprocessing.take_logs` does."""
     divisor, one = graph.keep(np.where(logs > 0, logs, 1.0)), graph.keep(np.ones(1))
     size = graph.add("Add", graph.add("Div", graph.add("Abs", values), divisor), one)
     log = graph.add("Mul", graph.add("Sign", values), graph.add("Log", size))
@@ -199,7 +199,7 @@ def _logged(graph: _Graph, values: str, logs: NDArray[np.float64]) -> str:
 
 
 def _quantiled(graph: _Graph, values: str, table: KnotTable, n_features: int) -> str:
-    """Add what `countersample.data.transforms.take_quantiles` does."""
+    """Add what `countersample.data.preprocessing.take_quantiles` does."""
     row = np.zeros(n_features, np.int64)  # any, of a feature without knots
     row[table.columns] = np.arange(len(table.columns))
     has_knots = np.isin(np.arange(n_features), table.columns)
@@ -220,7 +220,7 @@ def _quantiled(graph: _Graph, values: str, table: KnotTable, n_features: int) ->
 
 
 def _rooted(graph: _Graph, values: str, roots: tuple[int, ...]) -> str:
-    """Add what `countersample.data.transforms.take_roots` does."""
+    """Add what `countersample.data.preprocessing.take_roots` does."""
     for done in range(max(roots, default=0)):
         root = graph.add(
             "Mul", graph.add("Sign", values), graph.add("Sqrt", graph.add("Abs", values))

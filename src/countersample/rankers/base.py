@@ -21,8 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from countersample._progress import Progress, get_logger
 from countersample.data import RankingDataset
 from countersample.data.dataset import take_rows
-from countersample.data.preprocessing import REJECT_MISSING, Imputer, Preprocessing
-from countersample.data.transforms import CANDIDATES
+from countersample.data.preprocessing import CANDIDATES, REJECT_MISSING, Imputer, Preprocessing
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.evaluation.doubly_robust import default_clip
 from countersample.metrics import rank_values, ranks_of

@@ -17,8 +17,13 @@ from countersample.clicks import ClickLog
 from countersample.data import RankingDataset
 from countersample.data.dataset import group_rows
 from countersample.data.matrices import check_features, first_nan, has_nan
-from countersample.data.preprocessing import IMPUTATIONS, REJECT_MISSING, SCALINGS, check_scaling
-from countersample.data.transforms import TRANSFORMS
+from countersample.data.preprocessing import (
+    IMPUTATIONS,
+    REJECT_MISSING,
+    SCALINGS,
+    TRANSFORMS,
+    check_scaling,
+)
 from countersample.errors import DataError, ParameterError
 from countersample.metrics import parse_additive
 from countersample.objectives import get_loss

@@ -91,8 +91,8 @@ class CounterSampleRanker(ClickRanker):
         Replacements of missing values (NaN), if training has any: see
         `countersample.data.preprocessing.Imputer`; "error" rejects them.
     feature_transform : {"log", "root", "quantile", "auto"} or None
-        The transform of features before scaling: see `countersample.data.transforms`. "auto" trains
-        with each, and with none, and held-out clicks choose: about four times the work.
+        The transform of features before scaling: see `countersample.data.preprocessing`. "auto"
+        trains with each, and with none, and held-out clicks choose: about four times the work.
     holdout, metric, clip, safety, normalize, warm_start, random_state
         See `ClickRanker`. A warm start is a candidate as it is, and the only start of all paths.
 
