@@ -69,7 +69,8 @@ def test_killed_at_random_moments(shop, tmp_path, rng):
     ("bits", "optimizer"),
     [("PCG64", {"optimizer": "sgd", "momentum": 0.5}), ("MT19937", {"optimizer": "adam"}),
      ("Philox", {"optimizer": "dog", "start": [1.0, 0, 0, 0, 0], "scale": [3.0] * 5}),
-     ("SFC64", {"optimizer": "adagrad"}), ("PCG64", {"optimizer": "amsgrad", "beta2": 0.9})],
+     ("SFC64", {"optimizer": "adagrad"}), ("PCG64", {"optimizer": "amsgrad", "beta2": 0.9}),
+     ("PCG64", {"optimizer": "sgd", "variance": 10.0})],
 )  # fmt: skip
 def test_stopped_after_any_chunk(shop, tmp_path, monkeypatch, bits, optimizer):
     monkeypatch.setattr(runs, "SECONDS_BETWEEN_SAVES", 0)
@@ -98,7 +99,8 @@ def test_stopped_after_any_chunk(shop, tmp_path, monkeypatch, bits, optimizer):
     "change",
     [{"rng": 1}, {"learning_rate": 2e-4}, {"steps": 99}, {"unit": "click"}, {"checkpoints": 6},
      {"method": "ips"}, {"beta1": 0.5}, {"l2": 0.1}, {"clip": 0.5}, {"objective": "dcg"},
-     {"temper": 0.5}, {"start": [0.0, 0.0, 1e-9, 0.0, 0.0]}, {"scale": [1.0] * 5}],
+     {"temper": 0.5}, {"variance": 1.0}, {"start": [0.0, 0.0, 1e-9, 0.0, 0.0]},
+     {"scale": [1.0] * 5}],
     ids=lambda change: next(iter(change)),
 )  # fmt: skip
 def test_other_settings_are_refused(shop, tmp_path, change):

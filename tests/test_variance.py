@@ -11,7 +11,6 @@ from twins_plans import example_gradients
 from twins_plans import risk as twin_risk
 from twins_training import contributions, tilt_of
 
-from countersample.errors import DataError
 from countersample.objectives import OBJECTIVES, additive_objective
 from countersample.plans import PLANS, UNITS, Examples, make_plan
 from countersample.training import OPTIMIZERS, TrainingOptions, risk, train, train_many
@@ -209,8 +208,7 @@ def test_training_finds_what_the_twin_finds():
 # -- what goes with it ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_runs_end_the_same_beside_others_resumed_and_shared(tmp_path, monkeypatch):
+def test_runs_end_the_same_beside_others():
     data, log = small_shop()
     options = {"variance": 10.0, "steps": 400, "batch_size": 20, "unit": "query"}
     rates = [1e-4 * 2**k for k in range(6)]
@@ -218,29 +216,6 @@ def test_runs_end_the_same_beside_others_resumed_and_shared(tmp_path, monkeypatc
     for rate, one in zip(rates, beside, strict=True):
         alone = train(data, log, learning_rate=rate, rng=3, **options)
         assert alone.coef.tobytes() == one.coef.tobytes()
-
-    from countersample.training import runs
-
-    class KilledError(Exception):
-        pass
-
-    monkeypatch.setattr(runs, "SECONDS_BETWEEN_SAVES", 0.0)
-    advance, left = runs.Run.advance, [5]
-
-    def killed(self):
-        left[0] -= 1
-        if left[0] < 0:
-            raise KilledError
-        advance(self)
-
-    monkeypatch.setattr(runs.Run, "advance", killed)
-    call = {"learning_rate": rates[0], "rng": 3, "resume": tmp_path / "run.npz"} | options
-    with pytest.raises(KilledError):
-        train(data, log, **call)
-    monkeypatch.setattr(runs.Run, "advance", advance)
-    assert train(data, log, **call).coef.tobytes() == beside[0].coef.tobytes()
-    with pytest.raises(DataError, match="other data or settings"):
-        train(data, log, **call | {"variance": 11.0})
 
 
 @pytest.mark.slow
@@ -262,25 +237,3 @@ def test_compact_features_scales_and_objectives_of_ones_own():
         train(each, log, learning_rate=1e-6, steps=200, variance=3.0, objective=of, rng=0)
     options = TrainingOptions(epochs=2, checkpoints=[3, 700], unit="query", variance=2.0)
     assert risk(data, log, w, options=options) == risk(data, log, w, unit="query")
-
-
-# -- self-normalised: the same goal over a constant ----------------------------------------------
-
-
-@pytest.mark.parametrize("unit", UNITS)
-@settings(max_examples=20)
-@given(seed=SEEDS, objective=st.sampled_from(sorted(OBJECTIVES)))
-def test_snips_is_ips_over_the_mean_weight(unit, seed, objective):
-    """Σ π m ∇f = ∇R / M̄ = ∇(Σ v f / Σ v), by enumeration."""
-    problem = Problem(seed, unit, "snips", objective)
-    plan, other = problem.plan, make_plan("ips", problem.examples)
-    w = problem.weights()
-    gradients = example_gradients(problem.data, problem.examples, plan.shares, w, objective)
-    drawn = (plan.probabilities * plan.multipliers) @ gradients
-    v = problem.examples.weights
-    np.testing.assert_allclose(drawn, v @ gradients / v.sum(), rtol=1e-10, atol=1e-12)
-    of_ips = (other.probabilities * other.multipliers) @ gradients
-    np.testing.assert_allclose(drawn, of_ips / problem.log.mean_weight, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(plan.multipliers, other.multipliers / problem.log.mean_weight)
-    drawn_by_weight = make_plan("countersample", problem.examples)
-    np.testing.assert_allclose(drawn_by_weight.multipliers / problem.log.mean_weight, 1)

@@ -100,19 +100,6 @@ def _compiled(weighting: CustomWeighting) -> tuple[int, object]:
 class Objective:
     """A weighting λ of the bound on the rank, which does not fall.
 
-    Attributes
-    ----------
-    name : str
-    formula : str
-    weighting : int or CustomWeighting
-        Its code in `_kernels.objectives.weighting`; or a user's functions (`additive_objective`).
-    convex : bool
-        Whether f is convex in the scores: if λ is.
-    steepest : float
-        The largest λ' on [1, ∞); infinite if it is unbounded.
-    of_paper : bool
-        Whether the bound counts the item itself, as in equation 2 of the paper.
-
     Examples
     --------
     >>> from countersample.objectives import get_objective
@@ -125,9 +112,13 @@ class Objective:
     name: str
     formula: str
     weighting: int | CustomWeighting
+    """Its code in `_kernels.objectives.weighting`; or a user's functions (`additive_objective`)."""
     convex: bool = False
+    """Whether f is convex in the scores: if λ is."""
     steepest: float = inf
+    """The largest λ' on [1, ∞); infinite if it is unbounded."""
     of_paper: bool = False
+    """Whether the bound counts the item itself, as in equation 2 of the paper."""
 
     @property
     def code(self) -> int:
@@ -270,15 +261,6 @@ def coefficients(
 class Loss:
     """f of one clicked item, in score space.
 
-    Attributes
-    ----------
-    name : str
-    formula : str
-    weighting : Objective or int
-        λ, or the code of a loss that has none.
-    pair : int
-        The code of φ in the kernel (`_kernels.score_space`).
-
     Examples
     --------
     >>> from countersample.objectives import get_objective
@@ -289,7 +271,9 @@ class Loss:
     name: str
     formula: str
     weighting: Objective | int
+    """λ, or the code of a loss that has none."""
     pair: int
+    """The code of φ in the kernel (`_kernels.score_space`)."""
 
     @property
     def identity(self) -> str:
@@ -341,23 +325,18 @@ def get_loss(name: AnyLoss) -> Loss:
 
 @dataclass(frozen=True, eq=False)
 class ScoreSpace:
-    """An objective and its derivatives by the scores of items.
-
-    Attributes
-    ----------
-    values : float64 (n_lists,)
-        Σ weight · f over the clicks of each list.
-    gradient : float64 (n_scores,)
-        ∂(Σ values)/∂score.
-    curvature : float64 (n_scores,)
-        A second-order term that is never negative: the diagonal of the Hessian, with a concave λ
-        (dcg, log-rank) replaced by its tangent, which is an upper bound. The hinge has no
-        curvature and gets 1 per violated pair.
-    """
+    """An objective and its derivatives by the scores of items."""
 
     values: Floats
+    """Σ weight · f over the clicks of each list, (n_lists,)."""
     gradient: Floats
+    """∂(Σ values)/∂score, (n_scores,)."""
     curvature: Floats
+    """A second-order term that is never negative, (n_scores,).
+
+    The diagonal of the Hessian, with a concave λ (dcg, log-rank) replaced by its tangent, which is
+    an upper bound. The hinge has no curvature and gets 1 per violated pair.
+    """
 
 
 def score_space(

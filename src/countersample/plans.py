@@ -136,26 +136,21 @@ def as_weights(values: ArrayLike, name: str, n: int | None = None) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """The units of sampling: each example is a query and clicks on its items.
-
-    Attributes
-    ----------
-    query : int32 (n,)
-    item : int32 (n_clicked,)
-    weight : float64 (n_clicked,)
-        The importance weight v of each clicked item: above 0, or below it if it has fewer clicks
-        than are expected by chance.
-    clicks : float64 (n_clicked,)
-        The clicks c on it.
-    first : int64 (n,), optional
-        The first clicked item of each example; by default each has one.
-    """
+    """The units of sampling: each example is a query and clicks on its items."""
 
     query: NDArray[np.int32]
+    """The query of each example, (n,)."""
     item: NDArray[np.int32]
+    """The clicked items of all examples, (n_clicked,)."""
     weight: Floats
+    """The importance weight v of each clicked item, (n_clicked,).
+
+    Above 0, or below it if the item has fewer clicks than are expected by chance.
+    """
     clicks: Floats
+    """The clicks c on each clicked item, (n_clicked,)."""
     first: NDArray[np.int64] | None = None
+    """The first clicked item of each example, (n,); by default each has one."""
 
     def __len__(self) -> int:
         return len(self.query)
@@ -255,21 +250,15 @@ class Plan:
 
     The gradient of an example with several clicked items j is Σ_j share_j ∇f_j; the absolute shares
     of an example sum to 1. Arrays are read-only.
-
-    Attributes
-    ----------
-    name : str
-    unnormalized : float64 (n,)
-        π up to a factor.
-    multipliers : float64 (n,)
-        m.
-    shares : float64 (n_clicked,)
     """
 
     name: str
     unnormalized: Floats
+    """π up to a factor, (n,)."""
     multipliers: Floats
+    """m, (n,)."""
     shares: Floats
+    """The share of each clicked item in its example, (n_clicked,)."""
 
     @cached_property
     def probabilities(self) -> Floats:

@@ -40,14 +40,7 @@ MAX_RUNS_PER_PASS = 8
 
 
 class DivergedError(CounterSampleError):
-    """Training whose weights exploded: the learning rate is too large.
-
-    Attributes
-    ----------
-    step : int
-        The step at which it happened.
-    learning_rate : float
-    """
+    """Training whose weights exploded, at `step`: the learning rate is too large."""
 
     def __init__(self, step: int, learning_rate: float) -> None:
         self.step = step
@@ -63,16 +56,10 @@ class DivergedError(CounterSampleError):
 
 @dataclass(frozen=True, eq=False)
 class History(Tabular):
-    """The weights at the recorded steps; NaN from where they exploded.
+    """The weights at the recorded steps; NaN from where they exploded."""
 
-    Attributes
-    ----------
-    steps : int64 (n,)
-    coef, average_coef : float64 (n, n_features)
-    """
-
-    steps: NDArray[np.int64]
-    coef: Floats
+    steps: NDArray[np.int64]  # (n,)
+    coef: Floats  # (n, n_features)
     average_coef: Floats
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
@@ -88,38 +75,24 @@ class History(Tabular):
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult(Tabular):
-    """The result of a training run.
-
-    Attributes
-    ----------
-    coef : float64 (n_features,)
-        w, the weights after the last step; NaN if they exploded.
-    average_coef : float64 (n_features,)
-        w̄, the mean of the weights over all steps, which the algorithms return; NaN if they
-        exploded.
-    n_steps : int
-        The steps taken.
-    diverged_at : int or None
-        The step at which the weights exploded; None for a sound run.
-    history : History
-    learning_rate : float
-    options : TrainingOptions
-        With the `start` of this run. Weights are of the features multiplied by `scale`.
-    seed : int or None
-        The seed of the random numbers, if it was a number.
-    fingerprint : str or None
-        The fingerprint of the data, as in the log.
-    """
+    """The result of a training run."""
 
     coef: Floats
+    """w, the weights after the last step, (n_features,); NaN if they exploded."""
     average_coef: Floats
+    """w̄, the mean of the weights over all steps, which the algorithms return; NaN likewise."""
     n_steps: int
+    """The steps taken."""
     diverged_at: int | None
+    """The step at which the weights exploded; None for a sound run."""
     history: History
     learning_rate: float
     options: TrainingOptions
+    """With the `start` of this run. Weights are of the features multiplied by `scale`."""
     seed: int | None
+    """The seed of the random numbers, if it was a number."""
     fingerprint: str | None
+    """The fingerprint of the data, as in the log."""
 
     @property
     def weights(self) -> Floats:

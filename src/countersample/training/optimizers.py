@@ -19,29 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """An update rule and its settings.
-
-    Attributes
-    ----------
-    name : str
-    formula : str
-        The step from w to w − …, with g the gradient and η the learning rate.
-    code : int
-        Its number in `_kernels.updates`.
-    defaults : mapping
-        The settings it takes, which are fields of `TrainingOptions`, and their defaults.
-    learning_rate : float or None
-        The default of η; None if there is none.
-    n_squares : int
-        Numbers per weight in the array `second` of its state.
-    """
+    """An update rule and its settings."""
 
     name: str
     formula: str
+    """The step from w to w − …, with g the gradient and η the learning rate."""
     code: int
+    """Its number in `_kernels.updates`."""
     defaults: Mapping[str, float] = field(default_factory=dict)
+    """The settings it takes, which are fields of `TrainingOptions`, and their defaults."""
     learning_rate: float | None = None
+    """The default of η; None if there is none."""
     n_squares: int = 1
+    """Numbers per weight in the array `second` of its state."""
 
 
 _ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
@@ -50,12 +40,7 @@ OPTIMIZERS = {
     optimizer.name: optimizer
     for optimizer in (
         Optimizer("sgd", "η·u, u = momentum·u + g", codes.SGD, {"momentum": 0.0}),
-        Optimizer(
-            "adam",
-            "η·m̂/(√v̂ + ε), m = β₁m + (1−β₁)g, v = β₂v + (1−β₂)g²",
-            codes.ADAM,
-            _ADAM,
-        ),
+        Optimizer("adam", "η·m̂/(√v̂ + ε), m = β₁m + (1−β₁)g, v = β₂v + (1−β₂)g²", codes.ADAM, _ADAM),
         Optimizer("adagrad", "η·g/(√Σg² + ε)", codes.ADAGRAD, {"epsilon": 1e-10}),
         Optimizer(
             "dog",

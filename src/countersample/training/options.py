@@ -45,52 +45,8 @@ _RANGES: dict[str, dict[str, Any]] = {
 class TrainingOptions(Options):
     """How a linear ranker is trained, without the learning rate and the random numbers.
 
-    Parameters
-    ----------
-    method : {"countersample", "ips", "snips", "naive", "bounded", "proposal"}
-        The plan: see `countersample.plans`.
-    unit : {"click", "pair", "query"}
-        One example: see `countersample.plans.Examples`.
-    objective : str or Objective
-        λ: ``"rank"``, ``"log-rank"``, ``"dcg"``, ``"squared-rank"``, ``"precision@k"``, another of
-        `countersample.objectives.OBJECTIVES`, or one from `additive_objective`.
-    optimizer : {"sgd", "adam", "adagrad", "dog", "amsgrad"}
-        `OPTIMIZERS` has the steps. ``"dog"`` needs no learning rate.
-    start : array-like (n_features,), optional
-        w₀, the weights before the first step; 0 by default.
-    scale : array-like (n_features,), optional
-        Train as if the features were x · scale, without a copy of them. All weights, including
-        `start`, are of the scaled features: ``weights * scale`` are those of x.
-    batch_size : int
-        Examples per step; their gradients are averaged.
-    steps, epochs : int, float
-        One of them: the number of steps, or of epochs. In an epoch as many examples are drawn as
-        the log has rows, whatever the unit.
-    average : bool
-        Whether `TrainingResult.weights` is w̄ or w.
-    checkpoints : int or list of int
-        Steps at which the history records w and w̄, or the number of such steps, evenly spaced.
-    l2 : float
-        Adds (l2/2)·‖w‖² to the objective.
-    radius : float
-        Keeps ‖w‖ ≤ radius, by projection after each step.
-    clip : float, optional
-        The smallest propensity: see `ClickLog.clip`.
-    temper : float
-        The exponent α of the weights 1/p^α, from 0 (naive) to 1: see `ClickLog.temper`. After
-        clipping.
-    variance : float
-        λ of R(w) + λ·√(S/n), with S the variance of the contributions of the n examples to R: the
-        objective of POEM, see `countersample.training.variance`.
-    momentum, beta1, beta2, epsilon, first_distance : float, optional
-        Settings of the optimizers that take them; `OPTIMIZERS` has the defaults.
-    bounds, probabilities : array-like, optional
-        Settings of the plans ``"bounded"`` and ``"proposal"``, which need them.
-
-    Raises
-    ------
-    ParameterError
-        For a value out of its range, or a setting that the optimizer does not take.
+    A value out of its range, or a setting that the optimizer does not take, raises a
+    `ParameterError`.
 
     Examples
     --------
@@ -100,28 +56,50 @@ class TrainingOptions(Options):
     """
 
     method: str = "countersample"
+    """The plan: naive, ips, countersample, snips, bounded or proposal (`countersample.plans`)."""
     unit: str = "click"
+    """One example: click, pair or query (`countersample.plans.Examples`)."""
     objective: str | Objective = "rank"
+    """λ: rank, log-rank, dcg, squared-rank, precision@k, or one from `additive_objective`."""
     optimizer: str = "sgd"
+    """sgd, adam, adagrad, amsgrad, or dog, which needs no learning rate (`OPTIMIZERS`)."""
     batch_size: int = 1
+    """Examples per step; their gradients are averaged."""
     steps: int | None = None
+    """The number of steps; give this or `epochs`."""
     epochs: float | None = None
+    """The number of epochs, in which as many examples are drawn as the log has rows."""
     average: bool = True
+    """Whether `TrainingResult.weights` is w̄ or w."""
     checkpoints: int | Sequence[int] = 1
+    """Steps at which the history records w and w̄, or the number of such steps, evenly spaced."""
     l2: float = 0.0
+    """Adds (l2/2)·‖w‖² to the objective."""
     radius: float = np.inf
+    """Keeps ‖w‖ ≤ radius, by projection after each step."""
     start: ArrayLike | None = None
+    """w₀, the weights before the first step, (n_features,); 0 by default."""
     scale: ArrayLike | None = None
+    """Train as if the features were x · scale, (n_features,), without a copy of them.
+
+    All weights, including `start`, are of the scaled features: ``weights * scale`` are those of x.
+    """
     clip: float | None = None
+    """The smallest propensity (`ClickLog.clip`)."""
     temper: float = 1.0
+    """α of the weights 1/p^α, from 0 (naive) to 1, after clipping (`ClickLog.temper`)."""
     variance: float = 0.0
+    """λ of R(w) + λ·√(S/n), the objective of POEM (`countersample.training.variance`)."""
     momentum: float | None = None
+    """This and the next settings are of the optimizers that take them, which have defaults."""
     beta1: float | None = None
     beta2: float | None = None
     epsilon: float | None = None
     first_distance: float | None = None
     bounds: ArrayLike | None = None
+    """The bounds of the plan ``"bounded"``, which needs them, (n_examples,)."""
     probabilities: ArrayLike | None = None
+    """The probabilities of the plan ``"proposal"``, which needs them, (n_examples,)."""
 
     def __post_init__(self) -> None:
         """Check everything that does not depend on data."""
@@ -212,14 +190,8 @@ class TrainingOptions(Options):
 
     def kernel_settings(self, learning_rate: float | None) -> NDArray[np.float64]:
         """Return the settings as the array that the kernel takes, (8,)."""
-        values = {
-            "momentum": 0.0,
-            "beta1": 0.0,
-            "beta2": 0.0,
-            "epsilon": 1.0,
-            "first_distance": 1.0,
-        }
-        values |= self.optimizer_settings
+        values = dict.fromkeys(("momentum", "beta1", "beta2"), 0.0)
+        values |= dict.fromkeys(("epsilon", "first_distance"), 1.0) | self.optimizer_settings
         return np.array([self.rate(learning_rate), *values.values(), self.l2, self.radius])
 
     def to_dict(self) -> dict[str, Any]:

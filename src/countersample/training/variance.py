@@ -34,19 +34,12 @@ MIN_DEVIATION = 0.1
 
 @dataclass(frozen=True)
 class Risk:
-    """R(w) over the examples of a log, and how much they vary: the result of `risk`.
-
-    Attributes
-    ----------
-    mean : float
-        R(w) = ū.
-    deviation : float
-        √S, the standard deviation of the n values u_i.
-    n : int
-    """
+    """R(w) over the examples of a log, and how much they vary: the result of `risk`."""
 
     mean: float
+    """R(w) = ū."""
     deviation: float
+    """√S, the standard deviation of the n values u_i."""
     n: int
 
     @property
