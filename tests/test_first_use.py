@@ -63,7 +63,7 @@ HEAVY = {"sklearn", "pandas", "scipy.stats", "scipy.optimize", "matplotlib", "du
     ("command", "not_imported"),
     [
         ("data list", HEAVY | {"numba", "pyarrow"}),
-        ("data info data.txt", HEAVY | {"pyarrow"}),
+        ("data info data.txt", HEAVY),
         ("evaluate ranker.json data.txt", HEAVY),
         ("rank ranker.json data.txt -o scores.txt", HEAVY),
     ],

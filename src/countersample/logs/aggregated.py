@@ -25,22 +25,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
+import pyarrow as pa
+from pyarrow import parquet
 
 from countersample import _text
-from countersample._files import atomic_path, is_file, is_folder, is_other
+from countersample._files import atomic_path
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.logs import aggregation
+from countersample.logs.aggregation import Problems
 from countersample.logs.checks import describe_sessions
 from countersample.logs.columns import NONE
 from countersample.logs.days import parse_day
-from countersample.logs.files import JOINED_QUERIES, TEXT_IDS, Parquet, find_files
+from countersample.logs.files import JOINED_QUERIES, TEXT_IDS, find_files
 from countersample.logs.tally import integers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
-
-    import pyarrow as pa
 
     from countersample.logs.impressions import Impressions
 
@@ -135,14 +136,12 @@ def count_days(
     array([0, 1, 1])
     """
     home = Path(folder)
-    _check_folder(home)
     if "sessions" in log.columns:
         raise ParameterError(
             f"{log.source}: the log is aggregated already, expected a raw log: copy its folders"
         )
     parts = _split_days(log, day, skip_impossible=skip_impossible)
-    for each, _ in parts:  # all days, before one is written
-        _check_free(_day_folder(home, each), replace=replace)
+    _check_folder(home, [each for each, _ in parts], replace=replace)
     parts = [part for part in parts if _has_rows(*part, skip_impossible=skip_impossible)]
     if not parts:
         raise DataError(f"{log.source}: no row is possible")
@@ -156,8 +155,7 @@ def count_days(
 def is_aggregated(source: str) -> bool:
     """Return whether a path has files that `count_days` wrote."""
     with suppress(CounterSampleError):
-        files = find_files(source)
-        return isinstance(files.format, Parquet) and TEXT_IDS in files.format.metadata(files)
+        return TEXT_IDS in find_files(source).metadata()
     return False
 
 
@@ -184,11 +182,10 @@ def aggregate(log: Impressions, *, is_mixed: bool) -> nw.LazyFrame[Any]:
         rows = rows.join(counts, on=["query_id", "session_policies"], how="left")
     if sums:
         value = nw.col("value" if "value" in columns else "clicks")
-        mean = nw.when(nw.col("weight") > 0).then(value / nw.col("weight")).otherwise(nw.lit(1.0))
+        mean = aggregation.choose(nw.col("weight") > 0, value / nw.col("weight"), 1.0)
         is_known = (nw.col("clicked") > 0) & (nw.col("clicked") == nw.col("good"))
-        rows = rows.with_columns(
-            propensity=nw.when(is_known).then(nw.when(mean < 1).then(mean).otherwise(nw.lit(1.0)))
-        )
+        at_most_one = aggregation.choose(mean < 1, mean, 1.0)
+        rows = rows.with_columns(propensity=nw.when(is_known).then(at_most_one))
     unused = [*sums, *([] if "policy" in columns or not has_sessions else ["session_policies"])]
     return rows.drop(*unused).rename({"clicks": "click"})
 
@@ -220,15 +217,23 @@ def _session_policies(log: Impressions, *, is_mixed: bool) -> nw.Expr:
     return nw.when(has_session).then(together)
 
 
-def _check_folder(home: Path) -> None:
-    """Reject a place that has other files: they would be read as a part of the log."""
-    if is_other(home):
-        raise ParameterError(f"{home} is a file, expected a folder for days")
-    if is_folder(home):
-        others = [path.name for path in home.iterdir() if path.name[0] != "." and is_file(path)]
-        if others:
-            raise ParameterError(
-                f"{home} has files that are no days ({others[0]}), expected a folder for days alone"
+def _check_folder(home: Path, days: Sequence[date], *, replace: bool) -> None:
+    """Reject a folder with other files, which would be read as a part of the log, or these days."""
+    others = [path.name for path in home.glob("[!.]*") if not path.is_dir()]
+    if others:
+        raise ParameterError(
+            f"{home} has files that are no days ({others[0]}), expected a folder for days alone"
+        )
+    for day in days:  # all of them, before one is written
+        folder = _day_folder(home, day)
+        if not folder.exists():
+            continue
+        if [path.name for path in folder.iterdir()] != [_FILE] or not is_aggregated(str(folder)):
+            raise DataError(f"{folder}: exists and is no day of counts, so it is not replaced")
+        if not replace:
+            raise DataError(
+                f"{folder}: this day was counted before, and twice it would count double: replace "
+                "it with replace=True (--replace)"
             )
 
 
@@ -266,22 +271,9 @@ def _day_folder(home: Path, day: date) -> Path:
     return home / f"day={day.isoformat()}"
 
 
-def _check_free(folder: Path, *, replace: bool) -> None:
-    if not folder.exists():
-        return
-    has_counts = is_folder(folder) and [path.name for path in folder.iterdir()] == [_FILE]
-    if not has_counts or not is_aggregated(str(folder)):
-        raise DataError(f"{folder}: exists and is no day of counts, so it is not replaced")
-    if not replace:
-        raise DataError(
-            f"{folder}: this day was counted before, and twice it would count double: replace it "
-            "with replace=True (--replace)"
-        )
-
-
 def _has_rows(day: date, log: Impressions, *, skip_impossible: bool) -> bool:
     """Return whether a day has possible rows; raise an error for the others unless skipped."""
-    problems = aggregation.read_problems(log.collect(aggregation.describe_rows(log.frame)))
+    problems = Problems.of(log.collect(aggregation.describe_rows(log.frame)))
     sentence = problems.sentence(has_impressions=log.is_aggregated)
     if sentence is not None and not skip_impossible:
         raise DataError(
@@ -292,7 +284,6 @@ def _has_rows(day: date, log: Impressions, *, skip_impossible: bool) -> bool:
 
 
 def _write_day(log: Impressions, home: Path, day: date) -> CountedDay:
-    from pyarrow import parquet  # noqa: PLC0415 (heavy, only where used)
 
     sessions = describe_sessions(log)
     rows = aggregate(log, is_mixed=bool(sessions.n_mixed))
@@ -322,22 +313,21 @@ def _write_day(log: Impressions, home: Path, day: date) -> CountedDay:
 
 def _arrange(table: pa.Table, day: date) -> pa.Table:
     """Return the columns in one order and with one type each, and the rows sorted."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
-    types = {
-        # Days of one log may have integers of different widths.
-        **{
-            name: pa.int64() if pa.types.is_integer(table[name].type) else pa.string()
-            for name in ("query_id", "item_id")
-        },
-        "position": pa.int32(), "context": pa.string(),
-        "policy": pa.string(), "session_policies": pa.string(), "timestamp": pa.date32(),
-        "impressions": pa.int64(), "click": pa.int64(), "value": pa.float64(),
-        "propensity": pa.float64(), "sessions": pa.int64(),
+    def id_type(name: str) -> pa.DataType:  # days of one log may have integers of other widths
+        return pa.int64() if pa.types.is_integer(table[name].type) else pa.string()
+
+    keys = {
+        "query_id": id_type("query_id"), "item_id": id_type("item_id"), "position": pa.int32(),
+        "context": pa.string(), "policy": pa.string(), "session_policies": pa.string(),
+    }  # fmt: skip
+    types = keys | {
+        "timestamp": pa.date32(), "impressions": pa.int64(), "click": pa.int64(),
+        "value": pa.float64(), "propensity": pa.float64(), "sessions": pa.int64(),
     }  # fmt: skip
     table = table.append_column("timestamp", pa.repeat(pa.scalar(day, pa.date32()), len(table)))
     columns = {
         name: table[name].cast(kind) for name, kind in types.items() if name in table.column_names
     }
-    keys = [name for name in list(types)[:6] if name in columns]
-    return pa.table(columns).sort_by([(name, "ascending") for name in keys]).combine_chunks()
+    order = [(name, "ascending") for name in keys if name in columns]
+    return pa.table(columns).sort_by(order).combine_chunks()

@@ -60,6 +60,17 @@ class Problems:
     example_position: float | None = None
     is_from_zero: bool = False
 
+    @classmethod
+    def of(cls, table: pa.Table) -> Problems:
+        """Read the numbers that `describe_rows` computes."""
+        (row,) = table.to_pylist()
+        example = row.pop("example_position")
+        n = {name: int(value or 0) for name, value in row.items()}
+        at_zero, at_one, bad = n.pop("at_zero"), n.pop("at_one"), n["bad_position"]
+        is_from_zero = bool(bad and bad == at_zero and 2 * at_zero >= at_one)
+        example = None if example is None else float(example)
+        return cls(**n, example_position=example, is_from_zero=is_from_zero)
+
     def sentence(self, *, has_impressions: bool) -> str | None:
         """Describe what is wrong with the rows; None if nothing is."""
         clicks = (
@@ -92,6 +103,24 @@ def group_keys(frame: nw.LazyFrame[Any]) -> list[str]:
     return [*KEYS, *(["context"] if "context" in frame.collect_schema() else [])]
 
 
+def sum_columns(*names: str) -> dict[str, nw.Expr]:
+    """Return the sums of columns, under their names."""
+    return {name: nw.col(name).sum() for name in names}
+
+
+def choose(condition: nw.Expr, value: nw.Expr, other: float = 0) -> nw.Expr:
+    """Return a value if a condition holds, else another one; also if the condition is null."""
+    return nw.when(condition).then(value).otherwise(nw.lit(other))
+
+
+def mark(condition: nw.Expr) -> nw.Expr:
+    """Return 1 if a condition holds, else 0."""
+    return choose(condition, nw.lit(1))
+
+
+# -- impressions and clicks
+
+
 def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Return impressions, clicks and value per query, item, position and context.
 
@@ -116,20 +145,13 @@ def group_by(frame: nw.LazyFrame[Any], by: list[str], *more: str) -> nw.LazyFram
     """
     schema = frame.collect_schema()
     click = nw.col("click")
-    shown = nw.col("impressions") if "impressions" in schema else nw.lit(1)
-    columns = {
-        "position": nw.col("position").cast(nw.Int32),
-        "clicks": click.cast(nw.Int64),
-        "impressions": shown.cast(nw.Int64),
-    }
+    columns = {"clicks": click.cast(nw.Int64), "impressions": _shown(schema).cast(nw.Int64)}
     if "value" in schema:
-        value = nw.when(click > 0).then(nw.col("value")).otherwise(nw.lit(0))
-        columns["value"] = value.cast(nw.Float64)
-    rows = frame.filter(is_possible(frame)).select(
-        *(key for key in by if key != "position"), *more, **columns
-    )
-    sums = [name for name in ("clicks", "impressions", "value", *more) if name in {*columns, *more}]
-    return rows.group_by(*by).agg(**{name: nw.col(name).sum() for name in sums})
+        columns["value"] = choose(click > 0, nw.col("value")).cast(nw.Float64)
+    others = [name for name in (*by, *more) if name != "position"]
+    position = nw.col("position").cast(nw.Int32)
+    rows = frame.filter(is_possible(frame)).select(*others, position=position, **columns)
+    return rows.group_by(*by).agg(**sum_columns(*columns, *more))
 
 
 def impressions_of(frame: nw.LazyFrame[Any]) -> nw.Expr:
@@ -137,191 +159,7 @@ def impressions_of(frame: nw.LazyFrame[Any]) -> nw.Expr:
     schema = frame.collect_schema()
     if "impressions" not in schema:
         return nw.lit(1)
-    return whole(has_possible_click(schema), nw.col("impressions"))
-
-
-def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return S_q, the sessions per query in possible rows.
-
-    Rows without a session count as the impressions of position 1 among them, and at least once.
-    """
-    rows = frame.filter(is_possible(frame))
-    has_counts = "sessions" in frame.collect_schema()
-    session = "sessions" if has_counts else "session"
-    top = nw.when(nw.col("position") == 1).then(impressions_of(frame)).otherwise(nw.lit(0))
-    nameless = (
-        rows.filter(nw.col(session).is_null())
-        .select("query_id", n=top)
-        .group_by("query_id")
-        .agg(nw.col("n").sum())
-    )
-    at_least_one = nw.when(nw.col("n") > 0).then(nw.col("n")).otherwise(nw.lit(1))
-    if has_counts:
-        with_session = group_visits(frame).select("query_id", n=nw.col("sessions").cast(nw.Int64))
-    else:
-        sessions = rows.filter(~nw.col("session").is_null()).select("query_id", "session").unique()
-        with_session = sessions.group_by("query_id").agg(nw.len().alias("n"))
-        with_session = with_session.select("query_id", n=nw.col("n").cast(nw.Int64))
-    both = [with_session, nameless.select("query_id", n=at_least_one.cast(nw.Int64))]
-    return nw.concat(both).group_by("query_id").agg(sessions=nw.col("n").sum())
-
-
-def group_visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return the ``sessions`` of an aggregated log per query, day and set of policies.
-
-    They are equal in all of these rows. ``is_mixed`` is 1 if the sessions saw several policies.
-    """
-    schema = frame.collect_schema()
-    policies = "session_policies" if "session_policies" in schema else "policy"
-    by = [name for name in ("query_id", "timestamp", policies) if name in schema]
-    if "timestamp" in schema:  # sessions are counted per day, whatever the time of a row
-        kind, stamp = schema["timestamp"], nw.col("timestamp")
-        if kind == nw.String:
-            frame = frame.with_columns(timestamp=stamp.str.slice(0, 10))
-        elif isinstance(kind, nw.Datetime):
-            frame = frame.with_columns(timestamp=stamp.cast(nw.Date))
-    is_mixed = nw.lit(0)
-    if "session_policies" in schema and "policy" in schema:
-        is_mixed = mark(nw.col("session_policies") != nw.col("policy").fill_null(NONE))
-    rows = frame.filter(is_possible(frame) & ~nw.col("sessions").is_null())
-    visits = rows.select(*by, "sessions", is_mixed=is_mixed).group_by(*by)
-    return visits.agg(nw.col("sessions").max(), nw.col("is_mixed").max())
-
-
-def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return each query with each of its items, once, in possible rows.
-
-    Each feature of the log has the sum over the impressions that have a value (``sum_0``), their
-    number (``n_0``), the least and the largest value (``low_0``, ``high_0``).
-    """
-    schema = frame.collect_schema()
-    features = [name for name in schema.names() if name.startswith(FEATURE)]
-    rows = frame.filter(is_possible(frame))
-    if not features:
-        return rows.select(*PAIR).unique()
-    shown = nw.col("impressions") if "impressions" in schema else nw.lit(1)
-    columns: dict[str, nw.Expr] = {}
-    sums: dict[str, nw.Expr] = {}
-    for name in features:
-        number, value = name.removeprefix(FEATURE), nw.col(name).cast(nw.Float64)
-        has_value = ~nw.col(name).is_null()
-        columns[f"n_{number}"] = nw.when(has_value).then(shown).otherwise(nw.lit(0)).cast(nw.Int64)
-        columns[f"sum_{number}"] = nw.when(has_value).then(value * shown).otherwise(nw.lit(0.0))
-        columns[f"low_{number}"] = columns[f"high_{number}"] = value
-        sums |= {
-            f"n_{number}": nw.col(f"n_{number}").sum(),
-            f"sum_{number}": nw.col(f"sum_{number}").sum(),
-            f"low_{number}": nw.col(f"low_{number}").min(),
-            f"high_{number}": nw.col(f"high_{number}").max(),
-        }
-    return rows.select(*PAIR, **columns).group_by(*PAIR).agg(**sums)
-
-
-def group_first_position(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return S_q of a log without ids of sessions: see `counts.first_position`."""
-    filled = groups.group_by("query_id", "position").agg(n=nw.col("impressions").sum())
-    return filled.group_by("query_id").agg(sessions=nw.col("n").max())
-
-
-def visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return each session with each of its queries, once, in possible rows."""
-    return frame.filter(is_possible(frame)).select("query_id", "session").unique()
-
-
-def clicks_of_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return the clicks of each session and their value, in possible rows."""
-    value = nw.col("value") if "value" in frame.collect_schema() else nw.col("click")
-    by = [*group_keys(frame), "session"]
-    clicked = frame.filter(is_possible(frame) & (nw.col("click") > 0))
-    rows = clicked.select(
-        *(key for key in by if key != "position"),
-        position=nw.col("position").cast(nw.Int32),
-        value=value.cast(nw.Float64),
-    )
-    return rows.group_by(*by).agg(value=nw.col("value").sum())
-
-
-def with_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return a log with the ``weight`` (value/propensity) of rows with clicks.
-
-    The value of a row is its number of clicks unless the log has values. ``clicked`` marks
-    possible rows with clicks, ``good`` those whose propensity is within (0, 1].
-    """
-    click, propensity = nw.col("click"), nw.col("propensity")
-    clicked = is_possible(frame) & (click > 0)
-    is_good = clicked & (propensity > 0) & (propensity <= 1)
-    divisor = nw.when(is_good).then(propensity).otherwise(nw.lit(1.0))
-    value = nw.col("value") if "value" in frame.collect_schema() else click
-    return frame.with_columns(
-        weight=nw.when(is_good).then(value / divisor).otherwise(nw.lit(0.0)),
-        clicked=mark(clicked),
-        good=mark(is_good),
-    )
-
-
-def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return Σ value/propensity per group, over its possible rows with clicks."""
-    rows = with_weights(frame).filter(nw.col("clicked") > 0)
-    sums = {name: nw.col(name).sum() for name in ("weight", "clicked", "good")}
-    return rows.group_by(*group_keys(frame)).agg(**sums)
-
-
-def count_bad_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return the number of possible rows whose ``sessions`` are no whole number from 1.
-
-    Missing sessions are rows without a session.
-    """
-    schema, sessions = frame.collect_schema(), nw.col("sessions")
-    is_good = (sessions >= 1) & (sessions <= MAX_IMPRESSIONS)
-    if schema["sessions"].is_float():
-        is_good &= sessions.round(0) == sessions
-    is_bad = mark(~is_good & ~sessions.is_null())
-    return frame.filter(is_possible(frame)).select(bad=is_bad).select(nw.col("bad").sum())
-
-
-def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return the statistics that `read_problems` reads, one row."""
-    schema = frame.collect_schema()
-    position = nw.col("position")
-    has_place, has_click, has_value = (
-        part(schema) for part in (_has_place, has_possible_click, _has_value)
-    )
-    is_odd = ~has_place & (position <= MAX_POSITION)
-    marks = {
-        "n_rows": nw.lit(1),
-        "n_valid": mark(is_possible(frame)),
-        "no_query_id": mark(nw.col("query_id").is_null()),
-        "no_item_id": mark(nw.col("item_id").is_null()),
-        "placed": mark(has_place),
-        "clicked": mark(has_click),
-        "worthy": mark(has_click & has_value),
-        "at_zero": mark(position == 0),
-        "at_one": mark(position == 1),
-        "odd_position": nw.when(is_odd).then(position).otherwise(nw.lit(None)),
-    }
-    sums = [nw.col(name).sum() for name in marks if name != "odd_position"]
-    return frame.select(**marks).select(*sums, nw.col("odd_position").min())
-
-
-def read_problems(table: pa.Table) -> Problems:
-    """Return the number of rows with each problem."""
-    statistics = {name: table[name][0].as_py() for name in table.column_names}
-    odd_position = statistics.pop("odd_position")
-    n = {name: int(value or 0) for name, value in statistics.items()}
-    bad_position = n["n_rows"] - n["placed"]
-    return Problems(
-        n_rows=n["n_rows"],
-        n_invalid=n["n_rows"] - n["n_valid"],
-        no_query_id=n["no_query_id"],
-        no_item_id=n["no_item_id"],
-        bad_position=bad_position,
-        bad_click=n["n_rows"] - n["clicked"],
-        bad_value=n["clicked"] - n["worthy"],
-        example_position=None if odd_position is None else float(odd_position),
-        is_from_zero=bool(
-            bad_position and bad_position == n["at_zero"] and 2 * n["at_zero"] >= n["at_one"]
-        ),
-    )
+    return choose(has_possible_click(schema), nw.col("impressions")).cast(nw.Int64)
 
 
 def clicked_pairs(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -339,9 +177,11 @@ def split_unclicked(
     """
     schema = groups.collect_schema()
     by = [name for name in ("query_id", "position", "context") if name in schema]
-    sums = [name for name in ("impressions", "clicks", "value") if name in schema]
+    numbers = [name for name in ("impressions", "clicks", "value") if name in schema]
     others = groups.join(clicked, on=PAIR, how="anti")
-    rest = others.group_by(*by).agg(**{name: nw.col(name).sum() for name in sums})
+    rest = others.group_by(*by).agg(**sum_columns(*numbers))
+    whole = (nw.col(name).cast(nw.Int64) for name in ("impressions", "clicks"))
+    rest = rest.with_columns(*whole)  # some engines return wide sums
     return groups.join(clicked, on=PAIR, how="semi"), rest
 
 
@@ -354,7 +194,7 @@ def describe_pairs(
     sessions.
     """
     position = nw.col("position")
-    pairs = groups.group_by("query_id", "item_id").agg(
+    pairs = groups.group_by(*PAIR).agg(
         first=position.min(), last=position.max(), shown=nw.col("impressions").sum()
     )
     repeated = nw.lit(0)
@@ -363,7 +203,157 @@ def describe_pairs(
         repeated = mark(nw.col("shown") > nw.col("sessions"))
     is_moved = mark(nw.col("first") != nw.col("last"))
     marks = pairs.select(n_pairs=nw.lit(1), n_moved=is_moved, n_repeated=repeated)
-    return marks.select(*(nw.col(name).sum() for name in ("n_pairs", "n_moved", "n_repeated")))
+    return marks.select(**sum_columns("n_pairs", "n_moved", "n_repeated"))
+
+
+def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return each query with each of its items, once, in possible rows.
+
+    Each feature of the log has the sum over the impressions that have a value (``sum_0``), their
+    number (``n_0``), the least and the largest value (``low_0``, ``high_0``).
+    """
+    schema = frame.collect_schema()
+    features = [name for name in schema.names() if name.startswith(FEATURE)]
+    rows = frame.filter(is_possible(frame))
+    if not features:
+        return rows.select(*PAIR).unique()
+    columns: dict[str, nw.Expr] = {}
+    totals: dict[str, nw.Expr] = {}
+    for name in features:
+        number, value = name.removeprefix(FEATURE), nw.col(name).cast(nw.Float64)
+        has_value, shown = ~nw.col(name).is_null(), _shown(schema)
+        columns[f"n_{number}"] = choose(has_value, shown).cast(nw.Int64)
+        columns[f"sum_{number}"] = choose(has_value, value * shown, 0.0)
+        columns[f"value_{number}"] = value
+        totals |= sum_columns(f"n_{number}", f"sum_{number}")
+        totals[f"low_{number}"] = nw.col(f"value_{number}").min()
+        totals[f"high_{number}"] = nw.col(f"value_{number}").max()
+    return rows.select(*PAIR, **columns).group_by(*PAIR).agg(**totals)
+
+
+# -- sessions
+
+
+def group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return S_q, the sessions per query in possible rows.
+
+    Rows without a session count as the impressions of position 1 among them, and at least once.
+    """
+    rows = frame.filter(is_possible(frame))
+    has_counts = "sessions" in frame.collect_schema()
+    session = "sessions" if has_counts else "session"
+    top = choose(nw.col("position") == 1, impressions_of(frame))
+    nameless = rows.filter(nw.col(session).is_null()).select("query_id", n=top)
+    nameless = nameless.group_by("query_id").agg(**sum_columns("n"))
+    at_least_one = choose(nw.col("n") > 0, nw.col("n"), 1)
+    if has_counts:
+        with_session = group_visits(frame).select("query_id", n=nw.col("sessions").cast(nw.Int64))
+    else:
+        visits = rows.filter(~nw.col("session").is_null()).select("query_id", "session").unique()
+        with_session = visits.select("query_id", n=nw.lit(1).cast(nw.Int64))
+    both = [with_session, nameless.select("query_id", n=at_least_one.cast(nw.Int64))]
+    return nw.concat(both).group_by("query_id").agg(sessions=nw.col("n").sum())
+
+
+def group_visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the ``sessions`` of an aggregated log per query, day and set of policies.
+
+    They are equal in all of these rows. ``is_mixed`` is 1 if the sessions saw several policies.
+    """
+    schema = frame.collect_schema()
+    policies = "session_policies" if "session_policies" in schema else "policy"
+    by = [name for name in ("query_id", "timestamp", policies) if name in schema]
+    kind, stamp = schema.get("timestamp"), nw.col("timestamp")
+    if kind == nw.String:  # sessions are counted per day, whatever the time of a row
+        frame = frame.with_columns(timestamp=stamp.str.slice(0, 10))
+    elif isinstance(kind, nw.Datetime):
+        frame = frame.with_columns(timestamp=stamp.cast(nw.Date))
+    is_mixed = nw.lit(0)
+    if "session_policies" in schema and "policy" in schema:
+        is_mixed = mark(nw.col("session_policies") != nw.col("policy").fill_null(NONE))
+    rows = frame.filter(is_possible(frame) & ~nw.col("sessions").is_null())
+    visits = rows.select(*by, "sessions", is_mixed=is_mixed).group_by(*by)
+    return visits.agg(nw.col("sessions").max(), nw.col("is_mixed").max())
+
+
+def group_first_position(groups: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return S_q of a log without ids of sessions: see `counts.first_position`."""
+    filled = groups.group_by("query_id", "position").agg(n=nw.col("impressions").sum())
+    return filled.group_by("query_id").agg(sessions=nw.col("n").max())
+
+
+def count_bad_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the number of possible rows whose ``sessions`` are no whole number from 1.
+
+    Missing sessions are rows without a session.
+    """
+    schema, sessions = frame.collect_schema(), nw.col("sessions")
+    is_good = (sessions >= 1) & (sessions <= MAX_IMPRESSIONS) & _is_whole("sessions", schema)
+    is_bad = mark(~is_good & ~sessions.is_null())
+    return frame.filter(is_possible(frame)).select(bad=is_bad).select(**sum_columns("bad"))
+
+
+def visits(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return each session with each of its queries, once, in possible rows."""
+    return frame.filter(is_possible(frame)).select("query_id", "session").unique()
+
+
+def clicks_of_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the clicks of each session and their value, in possible rows."""
+    clicked = frame.filter(is_possible(frame) & (nw.col("click") > 0))
+    clicked = clicked.with_columns(
+        position=nw.col("position").cast(nw.Int32), value=_value(frame).cast(nw.Float64)
+    )
+    return clicked.group_by(*group_keys(frame), "session").agg(**sum_columns("value"))
+
+
+# -- propensities of the log
+
+
+def with_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return a log with the ``weight`` (value/propensity) of rows with clicks.
+
+    The value of a row is its number of clicks unless the log has values. ``clicked`` marks
+    possible rows with clicks, ``good`` those whose propensity is within (0, 1].
+    """
+    propensity = nw.col("propensity")
+    clicked = is_possible(frame) & (nw.col("click") > 0)
+    is_good = clicked & (propensity > 0) & (propensity <= 1)
+    return frame.with_columns(
+        weight=choose(is_good, _value(frame) / choose(is_good, propensity, 1.0), 0.0),
+        clicked=mark(clicked),
+        good=mark(is_good),
+    )
+
+
+def group_weights(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return Σ value/propensity per group, over its possible rows with clicks."""
+    rows = with_weights(frame).filter(nw.col("clicked") > 0)
+    return rows.group_by(*group_keys(frame)).agg(**sum_columns("weight", "clicked", "good"))
+
+
+# -- possible rows
+
+
+def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the numbers that `Problems.of` reads, one row."""
+    schema = frame.collect_schema()
+    position = nw.col("position")
+    has_place, has_click = _has_place(schema), has_possible_click(schema)
+    marks = {
+        "n_rows": nw.lit(1),
+        "n_invalid": 1 - mark(is_possible(frame)),
+        "no_query_id": mark(nw.col("query_id").is_null()),
+        "no_item_id": mark(nw.col("item_id").is_null()),
+        "bad_position": 1 - mark(has_place),
+        "bad_click": 1 - mark(has_click),
+        "bad_value": mark(has_click) - mark(has_click & _has_value(schema)),
+        "at_zero": mark(position == 0),
+        "at_one": mark(position == 1),
+    }
+    odd = nw.when(~has_place & (position <= MAX_POSITION)).then(position)
+    rows = frame.select(**marks, example_position=odd)
+    return rows.select(**sum_columns(*marks), example_position=nw.col("example_position").min())
 
 
 def is_possible(frame: nw.LazyFrame[Any]) -> nw.Expr:
@@ -377,9 +367,7 @@ def _has_place(schema: nw.Schema) -> nw.Expr:
     """Return whether the position is a whole number from 1; false if it is missing."""
     position = nw.col("position")
     is_place = ~position.is_null() & (position >= 1) & (position <= MAX_POSITION)
-    if schema["position"].is_float():
-        is_place &= position.round(0) == position
-    return is_place
+    return is_place & _is_whole("position", schema)
 
 
 def has_possible_click(schema: nw.Schema) -> nw.Expr:
@@ -388,25 +376,24 @@ def has_possible_click(schema: nw.Schema) -> nw.Expr:
     if "impressions" not in schema:
         return (click == 0) | (click == 1)
     is_good = (shown >= 1) & (shown <= MAX_IMPRESSIONS) & (click >= 0) & (click <= shown)
-    for name in ("click", "impressions"):
-        if schema[name].is_float():
-            is_good &= nw.col(name).round(0) == nw.col(name)
-    return is_good
+    return is_good & _is_whole("click", schema) & _is_whole("impressions", schema)
 
 
 def _has_value(schema: nw.Schema) -> nw.Expr:
     """Return whether a row has no click, or a click with a value of at least 0."""
     if "value" not in schema:
         return nw.lit(True)
-    value = nw.col("value")
-    return (nw.col("click") == 0) | (value >= 0)
+    return (nw.col("click") == 0) | (nw.col("value") >= 0)
 
 
-def mark(condition: nw.Expr) -> nw.Expr:
-    """Return 1 if a condition holds, else 0."""
-    return nw.when(condition).then(nw.lit(1)).otherwise(nw.lit(0))
+def _is_whole(name: str, schema: nw.Schema) -> nw.Expr:
+    column = nw.col(name)
+    return column.round(0) == column if schema[name].is_float() else nw.lit(True)
 
 
-def whole(is_good: nw.Expr, column: nw.Expr) -> nw.Expr:
-    """Return a column as whole numbers, 0 if a condition does not hold."""
-    return nw.when(is_good).then(column).otherwise(nw.lit(0)).cast(nw.Int64)
+def _shown(schema: nw.Schema) -> nw.Expr:
+    return nw.col("impressions") if "impressions" in schema else nw.lit(1)
+
+
+def _value(frame: nw.LazyFrame[Any]) -> nw.Expr:
+    return nw.col("value" if "value" in frame.collect_schema() else "click")

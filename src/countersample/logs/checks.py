@@ -20,28 +20,25 @@ from countersample._frames import Tabular
 from countersample.errors import DataError, ParameterError
 from countersample.logs.aggregation import (
     KEYS,
+    choose,
     group_visits,
     has_possible_click,
     impressions_of,
     is_possible,
     mark,
-    whole,
+    sum_columns,
 )
 from countersample.logs.columns import NONE
 from countersample.logs.tally import MAX_GROUPS, check_sessions, integers, tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from os import PathLike
 
-    import pyarrow as pa
     from numpy.typing import ArrayLike
 
     from countersample.logs.aggregation import Problems
     from countersample.logs.counts import PositionCounts
     from countersample.logs.impressions import Impressions
-
-    Collect = Callable[[nw.LazyFrame[Any]], pa.Table]
 
 #: A session that clicks everything has shown at least this many items …
 MIN_SHOWN = 5
@@ -116,36 +113,31 @@ class LogCheck(Tabular):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences about what a person should look at."""
-        sentences = []
+        counts = self.counts
         problem = self.problems.sentence(has_impressions="impressions" in self.columns)
-        if problem is not None:
-            sentences.append(f"{problem}.")
-        sentences += [] if self.suspicious is None else self.suspicious.sentences()
-        if self.has_events and "session" not in self.columns:
-            sentences.append(
-                "The log has events and no sessions, so each row is one impression, also a click "
-                "beside the row of its impression: name the column that identifies pages of "
-                "results with columns={'session': '…'} (--columns session=…)."
-            )
-        if self.n_without_session:
-            sentences.append(f"{self.n_without_session:,} rows have no session.")
-        if self.n_repeated:
-            sentences.append(
-                f"{self.n_repeated:,} query-item pairs were shown more often than their query has "
-                "sessions: a session seems to be more than one page of results, or a page to show "
-                "an item twice; give each page its own id."
-            )
-        if self.counts.rest is not None:
-            sentences.append(
-                "The log has so many query-item pairs that pairs without a click are counted "
-                "together per query: estimates from clicks do not change."
-            )
-        if self.counts.n_clicks == self.counts.n_impressions:
-            sentences.append(
-                "Every impression has a click: rows for what was shown and not clicked are missing."
-            )
-        if not self.counts.n_clicks:
-            sentences.append("The log has no click: there is nothing to learn from.")
+        sentences = [
+            *([] if problem is None else [f"{problem}."]),
+            *([] if self.suspicious is None else self.suspicious.sentences()),
+        ]
+        has_unnamed_pages = self.has_events and "session" not in self.columns
+        for is_true, sentence in (
+            (has_unnamed_pages,
+             ("The log has events and no sessions, so each row is one impression, also a click "
+             "beside the row of its impression: name the column that identifies pages of results "
+             "with columns={'session': '…'} (--columns session=…).")),
+            (self.n_without_session, f"{self.n_without_session or 0:,} rows have no session."),
+            (self.n_repeated,
+             (f"{self.n_repeated:,} query-item pairs were shown more often than their query has "
+             "sessions: a session seems to be more than one page of results, or a page to show an "
+             "item twice; give each page its own id.")),
+            (counts.rest is not None,
+             ("The log has so many query-item pairs that pairs without a click are counted "
+             "together per query: estimates from clicks do not change.")),
+            (counts.n_clicks == counts.n_impressions,
+             "Every impression has a click: rows for what was shown and not clicked are missing."),
+            (not counts.n_clicks, "The log has no click: there is nothing to learn from."),
+        ):  # fmt: skip
+            sentences += [sentence] if is_true else []
         return tuple(sentences)
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
@@ -379,24 +371,37 @@ def describe_sessions(log: Impressions) -> Sessions:
 
     An aggregated log counts a session once per query and day, and has no ids to find more.
     """
-    frame, collect = log.frame, log.collect
+    frame = log.frame
     if "sessions" in log.columns:
-        visits = collect(group_visits(frame))
+        visits = log.collect(group_visits(frame))
         sessions, is_mixed = (integers(visits[name]) for name in ("sessions", "is_mixed"))
         nameless = frame.filter(is_possible(frame) & nw.col("sessions").is_null())
-        n = collect(nameless.select(n=impressions_of(frame)).select(nw.col("n").sum()))["n"]
+        n = log.collect(nameless.select(n=impressions_of(frame)).select(nw.col("n").sum()))["n"]
         n_without = int(integers(n.fill_null(0))[0])
         return Sessions(int(sessions.sum()), n_without, int(sessions[is_mixed == 1].sum()), None)
     if "session" not in log.columns:
         return Sessions(None, None, None, None)
-    return _describe_session_ids(frame, collect)
-
-
-def find_suspicious(frame: nw.LazyFrame[Any], collect: Collect) -> Suspicious:
-    """Return what looks wrong about the sessions of a log with ids of sessions."""
-    suspicious = _describe_session_ids(frame, collect).suspicious
-    assert suspicious is not None  # noqa: S101 (the log has ids)
-    return suspicious
+    kinds = log.collect(_group_session_kinds(frame))
+    is_none, size, is_mixed, sessions, rows, shown, clicks = (
+        integers(kinds[name].fill_null(0))
+        for name in ("is_none", "size", "is_mixed", "sessions", "rows", "shown", "clicks")
+    )
+    is_session, n_clicks = is_none == 0, int(clicks.sum())
+    least = _find_least_shown(n_clicks, int(shown.sum()))
+    is_whole = is_session & (size >= (np.inf if least is None else least))
+    repeats = log.collect(_count_repeats(frame))
+    suspicious = Suspicious(
+        n_clicks=n_clicks,
+        sessions=int(sessions[is_whole].sum()),
+        session_clicks=int(clicks[is_whole].sum()),
+        least_shown=least,
+        **_describe_clients(log),
+        duplicates=int(integers(repeats["rows"].fill_null(0))[0]),
+        duplicate_clicks=int(integers(repeats["clicks"].fill_null(0))[0]),
+    )
+    n_mixed = int(sessions[is_session & (is_mixed == 1)].sum())
+    n_without = int(rows[~is_session].sum())
+    return Sessions(int(sessions[is_session].sum()), n_without, n_mixed, suspicious)
 
 
 def without_suspicious(frame: nw.LazyFrame[Any], suspicious: Suspicious) -> nw.LazyFrame[Any]:
@@ -422,35 +427,6 @@ def without_suspicious(frame: nw.LazyFrame[Any], suspicious: Suspicious) -> nw.L
     return rows
 
 
-def _describe_session_ids(frame: nw.LazyFrame[Any], collect: Collect) -> Sessions:
-    kinds = collect(_group_session_kinds(frame))
-    is_none, size, is_mixed, sessions, rows, shown, clicks = (
-        integers(kinds[name].fill_null(0))
-        for name in ("is_none", "size", "is_mixed", "sessions", "rows", "shown", "clicks")
-    )
-    is_session = is_none == 0
-    n_clicks = int(clicks.sum())
-    least = _find_least_shown(n_clicks, int(shown.sum()))
-    is_whole = is_session & (size >= least) if least is not None else np.zeros(len(size), np.bool_)
-    has_clients = "client" in frame.collect_schema()
-    clients = _describe_clients(collect(_group_client_kinds(frame)) if has_clients else None)
-    repeats = collect(_count_repeats(frame))
-    return Sessions(
-        n_sessions=int(sessions[is_session].sum()),
-        n_without=int(rows[~is_session].sum()),
-        n_mixed=int(sessions[is_session & (is_mixed == 1)].sum()),
-        suspicious=Suspicious(
-            n_clicks=n_clicks,
-            sessions=int(sessions[is_whole].sum()),
-            session_clicks=int(clicks[is_whole].sum()),
-            least_shown=least,
-            **clients,
-            duplicates=int(integers(repeats["rows"].fill_null(0))[0]),
-            duplicate_clicks=int(integers(repeats["clicks"].fill_null(0))[0]),
-        ),
-    )
-
-
 def _find_least_shown(n_clicks: int, n_shown: int) -> int | None:
     """Return how many items a session must show for clicks on all of them to be no chance.
 
@@ -464,11 +440,13 @@ def _find_least_shown(n_clicks: int, n_shown: int) -> int | None:
     return max(MIN_SHOWN, math.ceil(math.log(MAX_CHANCE) / math.log(n_clicks / n_shown)))
 
 
-def _describe_clients(kinds: pa.Table | None) -> dict[str, Any]:
+def _describe_clients(log: Impressions) -> dict[str, Any]:
     """Return clients with very many sessions, their sessions and clicks, and the threshold."""
     names = ("clients", "client_sessions", "client_clicks", "many_sessions")
-    if kinds is None:
+    if "client" not in log.columns:
         return dict.fromkeys(names)
+    groups = _group_clients(log.frame).group_by("sessions")
+    kinds = log.collect(groups.agg(clients=nw.len(), **sum_columns("clicks")))
     sessions, clients, clicks = (integers(kinds[n]) for n in ("sessions", "clients", "clicks"))
     order = np.argsort(sessions)
     until = np.cumsum(clients[order])
@@ -484,52 +462,41 @@ def _describe_clients(kinds: pa.Table | None) -> dict[str, Any]:
 
 def _count_rows(frame: nw.LazyFrame[Any], *more: str) -> nw.LazyFrame[Any]:
     """Return how often each row was shown and clicked; 0 if that is impossible."""
-    schema = frame.collect_schema()
-    is_good = has_possible_click(schema)
-    shown = nw.col("impressions") if "impressions" in schema else nw.lit(1)
-    return frame.select(*more, shown=whole(is_good, shown), clicks=whole(is_good, nw.col("click")))
+    is_good = has_possible_click(frame.collect_schema())
+    clicks = choose(is_good, nw.col("click")).cast(nw.Int64)
+    shown = choose(is_good, impressions_of(frame)).cast(nw.Int64)
+    return frame.select(*more, shown=shown, clicks=clicks)
 
 
 def _group_sessions(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    has_policy = "policy" in frame.collect_schema()
-    rows = _count_rows(frame, "session", *(["policy"] if has_policy else []))
-    policies = (
-        {"first": nw.col("policy").min(), "last": nw.col("policy").max()} if has_policy else {}
-    )
-    return rows.group_by("session").agg(
-        nw.len().alias("rows"), shown=nw.col("shown").sum(), clicks=nw.col("clicks").sum(),
-        **policies,
-    )  # fmt: skip
+    policies = ["policy"] if "policy" in frame.collect_schema() else []
+    numbers = {"rows": nw.len(), **sum_columns("shown", "clicks")}
+    for name in policies:
+        numbers |= {"first": nw.col(name).min(), "last": nw.col(name).max()}
+    return _count_rows(frame, "session", *policies).group_by("session").agg(**numbers)
 
 
 def _group_session_kinds(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Return sessions by kind: few rows, however many sessions."""
     sessions = _group_sessions(frame)
-    is_whole = nw.col("shown") == nw.col("clicks")
     is_mixed = nw.lit(0)
     if "first" in sessions.collect_schema():
         is_mixed = mark(nw.col("first") != nw.col("last"))
     kinds = sessions.select(
         "rows", "shown", "clicks",
         is_none=mark(nw.col("session").is_null()),
-        size=nw.when(is_whole).then(nw.col("shown")).otherwise(nw.lit(0)),
+        size=choose(nw.col("shown") == nw.col("clicks"), nw.col("shown")),
         is_mixed=is_mixed,
     )  # fmt: skip
     return kinds.group_by("is_none", "size", "is_mixed").agg(
-        nw.len().alias("sessions"),
-        **{name: nw.col(name).sum() for name in ("rows", "shown", "clicks")},
+        sessions=nw.len(), **sum_columns("rows", "shown", "clicks")
     )
 
 
 def _group_clients(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     rows = _count_rows(frame, "client", "session").filter(~nw.col("client").is_null())
-    visits = rows.group_by("client", "session").agg(clicks=nw.col("clicks").sum())
-    return visits.group_by("client").agg(nw.len().alias("sessions"), clicks=nw.col("clicks").sum())
-
-
-def _group_client_kinds(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    clients = _group_clients(frame).group_by("sessions")
-    return clients.agg(nw.len().alias("clients"), clicks=nw.col("clicks").sum())
+    visits = rows.group_by("client", "session").agg(**sum_columns("clicks"))
+    return visits.group_by("client").agg(sessions=nw.len(), **sum_columns("clicks"))
 
 
 def _identity(frame: nw.LazyFrame[Any]) -> list[str]:
@@ -543,7 +510,7 @@ def _count_repeats(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     by = _identity(frame)
     rows = _count_rows(frame, *by).filter(~nw.col("session").is_null())
     alike = rows.group_by(*by).agg(
-        nw.len().alias("rows"), clicks=nw.col("clicks").sum(), once=nw.col("clicks").max()
+        rows=nw.len(), clicks=nw.col("clicks").sum(), once=nw.col("clicks").max()
     )
     return alike.select(
         rows=(nw.col("rows") - 1).sum(), clicks=(nw.col("clicks") - nw.col("once")).sum()

@@ -40,10 +40,8 @@ class PositionCounts(Tabular):
         The number of times that it was shown there, and clicked.
     query_ids, item_ids : arrays of int64 or str
         The ids, sorted.
-    context : int32 array (n_rows,)
-        Positions in `context_ids`: the device or layout in which it was shown.
-    context_ids : array of str
-        The contexts, sorted; a log without such a column has one, ``""``.
+    context, context_ids : int32 array (n_rows,), array of str
+        The device or layout in which it was shown; a log without contexts has one, ``""``.
     value : float64 array (n_rows,)
         The value of the clicks of the row: their number unless the log has values.
     sessions : float64 array (n_queries,)
@@ -56,8 +54,7 @@ class PositionCounts(Tabular):
         The item that stands for all items of a query that were never clicked, if the log has so
         many rows that these are counted together; None if each item has its own rows.
     logged : int64 array (n_rows,), optional
-        The unweighted impressions, if recent days count more: the other numbers are then weighted,
-        and no whole numbers.
+        The unweighted impressions, if recent days count more: the other numbers are then weighted.
 
     Examples
     --------
@@ -119,21 +116,16 @@ class PositionCounts(Tabular):
             The value of the clicks of each row; their number by default.
         """
         queries, items = _ids(query_id, "query_id"), _ids(item_id, "item_id")
+        n = len(queries)
         rank, clicks = _whole(position, "position"), _whole(click, "click")
-        shown = np.ones(len(queries), np.int64)
-        if impressions is not None:
-            shown = _whole(impressions, "impressions")
+        shown = _whole(np.ones(n) if impressions is None else impressions, "impressions")
         values = clicks if value is None else as_numbers(value, "value")
-        contexts = (
-            np.full(len(queries), NO_CONTEXT) if context is None else as_column(context, "context")
-        )
+        contexts = as_column(np.full(n, NO_CONTEXT) if context is None else context, "context")
         columns = {"item_id": items, "position": rank, "click": clicks, "impressions": shown,
                    "context": contexts, "value": values}  # fmt: skip
         for name, column in columns.items():
-            if len(column) != len(queries):
-                raise DataError(
-                    f"{name} has {len(column)} values, expected {len(queries)} as query_id has"
-                )
+            if len(column) != n:
+                raise DataError(f"{name} has {len(column)} values, expected {n} as query_id has")
         check_rows(rank, "position", "from 1", (rank >= 1) & (rank <= MAX_POSITION))
         check_rows(shown, "impressions", "at least 1", shown >= 1)
         limit = "0 or 1" if impressions is None else "from 0 to its impressions"
@@ -256,7 +248,23 @@ class PositionCounts(Tabular):
     def pair_starts(self) -> NDArray[np.int64]:
         """The first row of each query-item pair, and the number of rows at the end."""
         changes = (np.diff(self.query) != 0) | (np.diff(self.item) != 0)
-        return np.concatenate([[0], np.flatnonzero(changes) + 1, [self.n_rows]]).astype(np.int64)
+        return np.concatenate([[0], np.flatnonzero(changes) + 1, [len(self)]]).astype(np.int64)
+
+    def find_rows(
+        self, query: NDArray[Any], item: NDArray[Any], position: NDArray[Any], context: NDArray[Any]
+    ) -> NDArray[np.int64]:
+        """Return the row of each query, item, position and context, as these counts number them.
+
+        −1 if there is no such row.
+        """
+        columns = zip(
+            (self.query, self.item, self.position, self.context),
+            (query, item, position, context),
+            strict=True,
+        )
+        # Absent ids are −1, and keys have numbers from 0.
+        keys = row_keys(*(np.concatenate(both).astype(np.int64) + 1 for both in columns))
+        return find_ids(keys[len(self) :], keys[: len(self)])
 
     def summary(self) -> str:
         """Return the size of the log, in words."""
@@ -280,11 +288,11 @@ class PositionCounts(Tabular):
         return columns
 
     def __len__(self) -> int:
-        return self.n_rows
+        return len(self.query)
 
     def __repr__(self) -> str:
         return (
-            f"PositionCounts(n_rows={self.n_rows:_}, n_impressions={self.n_impressions:_}, "
+            f"PositionCounts(n_rows={len(self):_}, n_impressions={self.n_impressions:_}, "
             f"n_clicks={self.n_clicks:_}, n_queries={len(self.query_ids):_}, "
             f"n_positions={len(self.by_position[0])})"
         )
@@ -307,6 +315,18 @@ def first_position(
     sessions = np.zeros(n_queries)
     np.maximum.at(sessions, query_of_key, shown)
     return sessions
+
+
+def find_ids(ids: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the position of each id among the known ones, which are sorted; −1 if absent.
+
+    >>> find_ids(np.array([7, 8]), np.array([5, 7]))
+    array([ 1, -1])
+    """
+    if not len(known):
+        return np.full(len(ids), -1)
+    place = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+    return np.where(known[place] == ids, place, -1)
 
 
 def list_names(names: Sequence[str], most: int = 3) -> str:
@@ -351,19 +371,18 @@ def _ids(values: ArrayLike, name: str) -> NDArray[Any]:
         array = np.asarray(values, object)  # NumPy turns [1, "a"] into text
     if not array.size:
         raise DataError("the log has no impressions, expected at least one")
+    kinds: set[str] = {array.dtype.kind}
     if array.dtype.kind == "O":
-        kinds = sorted({type(value).__name__ for value in array})
-        if kinds not in (["int"], ["str"]):
-            raise DataError(
-                f"{name} has values of type {' and '.join(kinds)}, expected all integers or all "
-                "text: make them one"
-            )
-        array = array.astype(np.str_) if kinds == ["str"] else array
-    if array.dtype.kind in "uO":
-        check_rows(array, name, "an integer of 64 bits, with a sign", array < 2**63)
-    if array.dtype.kind not in "iuUO":
-        raise DataError(f"{name} is of type {array.dtype}, expected integers or text")
-    return array if array.dtype.kind == "U" else array.astype(np.int64)
+        kinds = {type(value).__name__ for value in array}
+    if kinds in ({"str"}, {"U"}):
+        return array.astype(np.str_)
+    if not kinds <= {"int"} and not kinds <= {"i", "u"}:
+        names = " and ".join(sorted(kinds)) if array.dtype.kind == "O" else array.dtype
+        raise DataError(
+            f"{name} has values of type {names}, expected all integers or all text: make them one"
+        )
+    check_rows(array, name, "an integer of 64 bits, with a sign", array < 2**63)
+    return array.astype(np.int64)
 
 
 def _whole(values: ArrayLike, name: str) -> NDArray[np.int64]:

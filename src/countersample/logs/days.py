@@ -18,14 +18,12 @@ import numpy as np
 
 from countersample.errors import DataError, ParameterError
 from countersample.logs.aggregation import impressions_of
-from countersample.logs.counts import first_position, row_keys
+from countersample.logs.counts import find_ids, first_position
 from countersample.logs.tally import integers, tally
 from countersample.options import HOLDOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
 
     from countersample._arrays import Ints
     from countersample.logs.counts import PositionCounts
@@ -258,29 +256,16 @@ def _find_rows(part: PositionCounts, whole: PositionCounts) -> tuple[Ints, Ints]
 
     Items that the whole does not list are among its items that were never clicked.
     """
-    query = _find_ids(part.query_ids, whole.query_ids)
-    item = _find_ids(part.item_ids, whole.item_ids)
-    context = _find_ids(part.context_ids, whole.context_ids)
+
+    def find(name: str) -> Ints:
+        ids, known = getattr(part, f"{name}_ids"), getattr(whole, f"{name}_ids")
+        return find_ids(ids.astype(np.str_) if known.dtype.kind == "U" else ids, known)
+
+    query, item, context = find("query"), find("item")[part.item], find("context")
     rest = -1 if whole.rest is None else whole.rest
-    keys = [query[part.query], np.where(item[part.item] < 0, rest, item[part.item]),
-            part.position, context[part.context]]  # fmt: skip
-    known = [whole.query, whole.item, whole.position, whole.context]
-    rows = _find_keys(keys, known)
+    places = query[part.query], part.position, context[part.context]
+    rows = whole.find_rows(places[0], np.where(item < 0, rest, item), *places[1:])
     if whole.rest is not None and (rows < 0).any():  # the item was clicked for another query
-        keys[1] = np.where(rows < 0, rest, keys[1])
-        rows = _find_keys(keys, known)
+        rows = np.where(rows < 0, whole.find_rows(places[0], np.full_like(item, rest), *places[1:]),
+                        rows)  # fmt: skip
     return rows, query
-
-
-def _find_ids(ids: NDArray[Any], known: NDArray[Any]) -> Ints:
-    """Return the position of each id among the known ones, which are sorted; −1 if absent."""
-    ids = ids.astype(np.str_) if known.dtype.kind == "U" and ids.dtype.kind != "U" else ids
-    place = np.minimum(np.searchsorted(known, ids), len(known) - 1)
-    return np.where(known[place] == ids, place, -1)
-
-
-def _find_keys(keys: list[Ints], known: list[NDArray[Any]]) -> Ints:
-    n = len(known[0])
-    both = row_keys(*(np.concatenate(columns) for columns in zip(known, keys, strict=True)))
-    place = np.minimum(np.searchsorted(both[:n], both[n:]), n - 1)
-    return np.where(both[place] == both[n:], place, -1)

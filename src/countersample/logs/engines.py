@@ -6,11 +6,8 @@ written once, in `logs.aggregation`, and runs on every engine through narwhals.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
-import shutil
-import socket
 import tempfile
 import uuid
 from abc import ABC, abstractmethod
@@ -19,39 +16,26 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlsplit
 
 import narwhals as nw
+import pyarrow as pa
 
 from countersample import _cleanup
 from countersample._environment import available_cores, need
 from countersample._files import remove
 from countersample._params import choice
 from countersample.errors import DataError, ParameterError
-from countersample.logs.files import (
-    Delimited,
-    JsonLines,
-    Parquet,
-    check_json_types,
-    describe_error,
-    explained,
-    quote_name,
-    scan_json,
-    summarize_error,
-)
+from countersample.logs.files import check_json_types, explained, quote_name, summarize_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager, ExitStack
 
-    import pyarrow as pa
     from pyarrow.dataset import Dataset
 
     from countersample.logs.files import Files
     from countersample.options import LogOptions
 
-_AZURE_SCHEMES = ("az", "azure", "abfss")
-_MASTER_SECONDS = 5  # for an answer of a Spark master
 _SPARK_SETTINGS = {
     "spark.app.name": "countersample",
     "spark.ui.enabled": "false",
@@ -88,19 +72,16 @@ class Engine(ABC):
     def scan(self, files: Files) -> Any:  # noqa: ANN401 (a frame of the engine)
         """Open files lazily if the engine can, or else through Arrow."""
 
-    def check_types(self, frame: Any) -> None:  # noqa: ANN401, B027 (Spark raises its own error)
-        """Reject columns that have no single type."""
-
-    @classmethod
-    def collect(cls, frame: nw.LazyFrame[Any], source: str) -> pa.Table:
+    @staticmethod
+    def collect(frame: nw.LazyFrame[Any], source: str) -> pa.Table:
         """Compute a lazy frame in the engine, and return the result as an Arrow table."""
-        with cls.explained(source):
+        with explained(source):
             return frame.collect(backend="pyarrow").to_arrow()
 
     @classmethod
-    @abstractmethod
     def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:
         """Compute a lazy frame, and yield the result in batches."""
+        yield from cls.collect(frame, source).to_batches()
 
     @classmethod
     @abstractmethod
@@ -118,16 +99,6 @@ class Engine(ABC):
 
         All engines return the same ids, and the ids for a smaller n are among those for a larger n.
         """
-
-    @classmethod
-    @abstractmethod
-    def errors(cls) -> tuple[type[Exception], ...]:
-        """Return the errors that the engine raises for files and values."""
-
-    @classmethod
-    def explained(cls, source: str) -> AbstractContextManager[None]:
-        """Turn errors of the engine into one sentence that names the source."""
-        return explained(source, cls.errors(), describe_error)
 
 
 class DuckDB(Engine):
@@ -155,7 +126,7 @@ class DuckDB(Engine):
         config: dict[str, Any] = {
             "threads": available_cores(),
             "preserve_insertion_order": False,  # less memory, and nothing here depends on it
-            "temp_directory": str(spill) if temp_dir is None else os.fspath(temp_dir),
+            "temp_directory": os.fspath(temp_dir or spill),
             # No query may download an extension.
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
@@ -177,24 +148,12 @@ class DuckDB(Engine):
         return self.connection.from_arrow(table)
 
     def scan(self, files: Files) -> Any:  # noqa: ANN401, D102 (as in Engine)
-        if isinstance(files.format, Parquet):
-            files.format.check(files)
-            return self.connection.read_parquet(
-                self._paths(files),
-                hive_partitioning=files.folder is not None,
-                union_by_name=True,  # a column that some files lack is null there
-            )
-        if isinstance(files.format, JsonLines):
-            return scan_json(self.connection, files, self._paths(files))
-        return self.from_arrow(files.format.open(files))
-
-    def check_types(self, frame: Any) -> None:  # noqa: ANN401, D102 (as in Engine)
-        check_json_types(frame)
+        return files.scan(self.connection)
 
     @classmethod
     def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Engine)
-        with cls.explained(source):
-            yield from import_module("pyarrow").RecordBatchReader.from_stream(frame.to_native())
+        with explained(source):
+            yield from pa.RecordBatchReader.from_stream(frame.to_native())
 
     @classmethod
     @contextmanager
@@ -203,7 +162,7 @@ class DuckDB(Engine):
         name = _unique_name()
         rows = frame.to_native()
         try:
-            with cls.explained(source):
+            with explained(source):
                 rows.query(f"{name}_rows", f"create temp table {name} as from {name}_rows")
             yield nw.from_native(rows.query(f"{name}_rows", f"from {name}")).lazy()
         finally:
@@ -215,47 +174,14 @@ class DuckDB(Engine):
         cls, ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
     ) -> nw.LazyFrame[Any]:
         column = quote_name(ids.collect_schema().names()[0])
-        with cls.explained(source):
+        with explained(source):
             first = ids.to_native().order(f"md5('{prefix}' || {column})").limit(n)
         rows: nw.LazyFrame[Any] = nw.from_native(first)
         return rows
 
-    @classmethod
-    def errors(cls) -> tuple[type[Exception], ...]:  # noqa: D102 (as in Engine)
-        return (import_module("duckdb").Error,)
-
-    @classmethod
-    def explained(cls, source: str) -> AbstractContextManager[None]:  # noqa: D102 (as in Engine)
-        return explained(source, cls.errors(), _describe_duckdb_error)
-
-    def _paths(self, files: Files) -> list[str]:
-        """Return paths without patterns, and load the extension that reads addresses."""
-        if not files.is_remote:
-            return [glob.escape(path) for path in files.paths]
-        scheme = files.paths[0].split("://")[0]
-        extension = "azure" if scheme in _AZURE_SCHEMES else "httpfs"
-        install = f"import duckdb; duckdb.install_extension('{extension}')"
-        try:
-            self.connection.load_extension(extension)
-        except self.errors() as error:
-            raise ParameterError(
-                f"DuckDB reads {scheme}:// with its extension {extension}, which is not installed: "
-                f'do so once (python -c "{install}"), or copy the files to this machine'
-            ) from error
-        return list(files.paths)
-
 
 def _unique_name() -> str:
     return f"countersample_{uuid.uuid4().hex}"
-
-
-def _describe_duckdb_error(error: Exception) -> str:
-    if type(error).__name__ == "OutOfMemoryException":
-        return (
-            f"DuckDB ran out of memory ({summarize_error(error)}): raise memory_limit "
-            "(--memory-limit) or free disk in temp_dir"
-        )
-    return describe_error(error)
 
 
 class Spark(Engine):
@@ -283,14 +209,12 @@ class Spark(Engine):
             self.session = session
             return
         master = master or "local[*]"
-        _check_java()
-        _check_master(master)
         builder = sql.SparkSession.builder.master(master)
         for name, value in _SPARK_SETTINGS.items():
             builder = builder.config(name, value)
         try:
             self.session = builder.getOrCreate()
-        except self.errors() as error:
+        except (need("pyspark.errors").PySparkException, need("py4j.protocol").Py4JError) as error:
             raise DataError(
                 f"Spark did not start on {master}: {summarize_error(error)} (check that the master "
                 "runs, and that Java 17 or later is installed)"
@@ -302,27 +226,38 @@ class Spark(Engine):
         rows = table.to_table() if hasattr(table, "to_table") else table
         return self.session.createDataFrame(rows)
 
-    def scan(self, files: Files) -> Any:  # noqa: ANN401, D102 (as in Engine)
-        reader, paths = self._reader(files), _escape_paths(files)
-        if isinstance(files.format, Parquet):
-            files.format.check(files)
+    def scan(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
+        """Open files lazily; a CSV or TSV file with newlines within values is rejected."""
+        reader, paths = self.session.read, list(files.paths)
+        if files.folder is not None:
+            reader = reader.option("basePath", files.folder)
+        if not files.is_remote:  # Spark takes paths as patterns
+            paths = [re.sub(r"([\\*?{}\[\]])", r"\\\1", path) for path in paths]
+        if files.format.name == "parquet":
+            files.check_types()
             return reader.option("mergeSchema", "true").parquet(*paths)
-        if isinstance(files.format, JsonLines):
+        if files.format.name == "jsonl":
             return reader.json(paths, mode="FAILFAST")
-        if isinstance(files.format, Delimited):
-            return self._scan_delimited(files, paths)
-        return self.from_arrow(files.format.open(files))
-
-    @classmethod
-    def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Engine)
-        yield from cls.collect(frame, source).to_batches()
+        if not files.format.delimiter:
+            return self.from_arrow(files.open())
+        # With pruned columns, Spark would not notice a line of another length.
+        return reader.option("columnPruning", "false").csv(
+            paths,
+            sep=files.format.delimiter,
+            header=True,
+            quote='"',
+            escape='"',
+            mode="FAILFAST",
+            enforceSchema=False,
+            unescapedQuoteHandling="RAISE_ERROR",
+        )
 
     @classmethod
     @contextmanager
     def store(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
         """Store the rows on the disks of the workers; Spark recomputes what a lost worker had."""
         rows = frame.to_native()
-        with cls.explained(source):
+        with explained(source):
             rows.persist(need("pyspark").StorageLevel.DISK_ONLY)
         try:
             yield frame
@@ -336,86 +271,10 @@ class Spark(Engine):
         functions, rows = need("pyspark.sql.functions"), ids.to_native()
         column = functions.col(rows.columns[0]).cast("string")
         digest = functions.md5(functions.concat(functions.lit(prefix), column))
-        with cls.explained(source):  # computed once: a lazy frame would sort at every use
+        with explained(source):  # computed once: a lazy frame would sort at every use
             first = rows.orderBy(digest).limit(n).toArrow()
             chosen: nw.LazyFrame[Any] = nw.from_native(rows.sparkSession.createDataFrame(first))
         return chosen
-
-    @classmethod
-    def errors(cls) -> tuple[type[Exception], ...]:  # noqa: D102 (as in Engine)
-        return need("pyspark.errors").PySparkException, need("py4j.protocol").Py4JError
-
-    def _reader(self, files: Files) -> Any:  # noqa: ANN401 (a reader of data frames)
-        if files.folder is None:
-            return self.session.read
-        unpacked = [path for path in files.paths if path.startswith(files.temporary or "\0")]
-        base = files.temporary if unpacked == list(files.paths) else files.folder
-        return self.session.read.option("basePath", base)
-
-    def _scan_delimited(self, files: Files, paths: list[str]) -> Any:  # noqa: ANN401 (a data frame)
-        """Read the dialect of `Delimited`; newlines within values are rejected.
-
-        Columns are not pruned: Spark would not notice a line of another length.
-        """
-
-        def read(*, check_header: bool) -> Any:  # noqa: ANN401 (a data frame)
-            return (
-                self._reader(files)
-                .option("columnPruning", "false")
-                .csv(
-                    paths,
-                    sep=files.format.delimiter,
-                    header=True,
-                    quote='"',
-                    escape='"',
-                    mode="FAILFAST",
-                    enforceSchema=not check_header,
-                    unescapedQuoteHandling="RAISE_ERROR",
-                )
-            )
-
-        frame = read(check_header=True)
-        # Spark names a column that has no name, and no header has that name.
-        has_names = not any(re.fullmatch(r"_c[0-9]+", name) for name in frame.columns)
-        return frame if has_names else read(check_header=False)
-
-
-def _check_java() -> None:
-    """Raise an error without Java: Spark's own is a traceback of its launcher."""
-    home = os.environ.get("JAVA_HOME")
-    java = Path(home, "bin", "java") if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        where = f"in JAVA_HOME ({home})" if home else "on the PATH"
-        raise ParameterError(
-            f"Spark needs Java, and there is none {where}: install Java 17 or later and set "
-            "JAVA_HOME, or use another engine"
-        )
-
-
-def _check_master(master: str) -> None:
-    """Raise an error if a standalone master does not answer: Spark would try for a minute."""
-    if not master.startswith("spark://"):
-        return
-    problems = []
-    for address in master.removeprefix("spark://").split(","):
-        parts = urlsplit(f"//{address}")
-        try:
-            port = parts.port or 7077
-            with socket.create_connection((parts.hostname or "", port), timeout=_MASTER_SECONDS):
-                return
-        except (OSError, ValueError) as error:
-            problems.append(f"{address}: {error}")
-    raise DataError(
-        f"the Spark master {master} cannot be reached ({'; '.join(problems)}): check its address, "
-        "and that it is running"
-    )
-
-
-def _escape_paths(files: Files) -> list[str]:
-    """Return paths that match these files and no others."""
-    if files.is_remote:
-        return list(files.paths)
-    return [re.sub(r"([\\*?{}\[\]])", r"\\\1", str(Path(path).absolute())) for path in files.paths]
 
 
 #: By name; the first is the default.
@@ -436,3 +295,9 @@ def start_engine(engine: type[Engine], options: LogOptions, cleanup: ExitStack) 
                     f"{setting} is a setting of {other.name}, not of {engine.name}"
                 )
     return engine(cleanup, **{setting: getattr(options, setting) for setting in engine.settings})
+
+
+def check_types(rows: nw.LazyFrame[Any]) -> None:
+    """Reject columns of JSON lines that have no single type; Spark raises its own error."""
+    if rows.implementation is nw.Implementation.DUCKDB:
+        check_json_types(rows.to_native())

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from countersample import _text
 from countersample.data.dataset import RankingDataset, choose_features, group_rows
@@ -22,7 +24,7 @@ from countersample.data.tables import as_floats, check_column, collect_frame
 from countersample.errors import DataError, ParameterError
 from countersample.logs import aggregation
 from countersample.logs.columns import as_id, join_query_ids
-from countersample.logs.counts import row_keys
+from countersample.logs.counts import find_ids, row_keys
 from countersample.logs.files import find_files, find_format, open_tables
 from countersample.logs.tally import encode
 from countersample.options import FeatureOptions
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     import narwhals as nw
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from countersample._arrays import Floats, Ints
@@ -178,15 +179,12 @@ def read_features(
     start = encoder_of(warm_start)
     others = [each for each in map(encoder_of, rankers) if each]
     as_text = {name for each in (encoder, start, *others) if each for name in each.categories}
-    pairs = _open_sources(
-        source, options, log, join_queries=join_queries,
-        as_text=(*options.categorical, *sorted(as_text)),
-    )  # fmt: skip
-    homes = pairs.find_homes(options.include)
-    chosen, warnings = list(homes), pairs.warnings
+    sources = _open_sources(source, options, log, join_queries, (*options.categorical, *as_text))
+    pairs = _Pairs.join(sources, options.include, join_queries=join_queries)
+    chosen, warnings = list(pairs.homes), pairs.warnings
     if encoder is None:
         chosen = choose_features(chosen, options.include or None, options.exclude or None)
-        encoder, new_warnings = _learn(pairs.tables(homes, chosen), chosen, options, start)
+        encoder, new_warnings = _learn(pairs.tables(chosen), chosen, options, start)
         warnings = (*new_warnings, *warnings)
     # A ranker that lacks a column raises an error when it scores.
     others = [
@@ -195,14 +193,13 @@ def read_features(
         if not set(encoder.columns).issuperset(each.columns)
         and set(chosen).issuperset(each.column_names)
     ]
-    labels = pairs.labels(homes)
     return FeatureTable(
-        pairs.encode(encoder, homes, labels),
+        pairs.encode(encoder),
         pairs.item_ids,
-        labels is not None,
+        pairs.labels is not None,
         encoder,
-        pairs.warnings if rankers else warnings,  # rankers know which columns they read
-        {each: pairs.encode(each, homes, labels) for each in others},
+        pairs.warnings if rankers else warnings,  # rankers have chosen their columns before
+        {each: pairs.encode(each) for each in others},
     )
 
 
@@ -225,7 +222,7 @@ def columns_of(source: str) -> tuple[str, ...]:
     if is_labelled_data(source) or not Path(source).exists():
         return ()
     with open_tables(source) as files:
-        return tuple(files.format.column_names(files))
+        return tuple(files.column_names())
 
 
 def _learn(
@@ -261,44 +258,21 @@ class _Source:
     title : str
         Its name in errors.
     frame : narwhals.DataFrame
+    id_names : tuple of str
+        The names of the id columns in the table.
     ids : dict of array (n_rows,), int64 or str
         ``query_id``, ``item_id``, or both.
-    id_names : tuple of str
-        The names of these columns in the table.
     warnings : tuple of str
     """
 
     title: str
     frame: nw.DataFrame[Any]
-    ids: dict[str, NDArray[Any]]
     id_names: tuple[str, ...]
+    ids: dict[str, NDArray[Any]]
     warnings: tuple[str, ...] = ()
 
     @classmethod
-    def read(
-        cls,
-        source: str | PathLike[str] | Any,  # noqa: ANN401 (any frame narwhals knows)
-        names: Mapping[str, str],
-        title: str,
-        *,
-        join_queries: bool,
-        as_text: Sequence[str],
-    ) -> _Source:
-        """Read files or a frame; `names` are its own names of the ids.
-
-        In files without types, the columns `as_text` stay text.
-        """
-        if not isinstance(source, str | os.PathLike):
-            return cls.from_frame(source, names, title, join_queries=join_queries)
-        with open_tables(os.fspath(source)) as files:
-            table = files.format.read(files, as_text=(*names.values(), *as_text))
-            has_text_ids = files.format.has_text_ids
-            return cls.from_frame(
-                table, names, title, join_queries=join_queries, has_text_ids=has_text_ids
-            )
-
-    @classmethod
-    def from_frame(
+    def of(
         cls,
         frame: Any,  # noqa: ANN401 (any frame narwhals knows)
         names: Mapping[str, str],
@@ -308,9 +282,7 @@ class _Source:
         has_text_ids: bool = False,
         warnings: tuple[str, ...] = (),
     ) -> _Source:
-        """Take the ids of a frame."""
-        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
+        """Take the ids of a frame; `names` has their names in the frame."""
         table = collect_frame(frame, "neither a path nor a data frame")
         ids = {}
         for name, id_name in names.items():
@@ -325,12 +297,10 @@ class _Source:
                 column = pa.chunked_array([join_query_ids(column.to_numpy())])
             code, distinct = encode(column, has_text_ids=has_text_ids)
             ids[name] = distinct[code]
-        return cls(title, table, ids, tuple(names.values()), warnings)
+        return cls(title, table, tuple(names.values()), ids, warnings)
 
     def to_arrow(self, names: Sequence[str]) -> pa.Table:
         """Return columns as an Arrow table."""
-        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
         columns = {}
         for name in names:
             try:
@@ -344,7 +314,7 @@ class _Source:
 
     def find_rows(self, pairs: Mapping[str, NDArray[Any]]) -> Ints:
         """Return the row of the table for each pair, −1 if it has none, (n_pairs,)."""
-        n_rows = len(next(iter(self.ids.values())))
+        n_rows = len(self.frame)
         if not n_rows:
             return np.full(len(pairs["item_id"]), -1)
         codes = []
@@ -367,44 +337,51 @@ class _Source:
                 f"{self.title} have {name} {known[order[twice[0]]].item()!r} twice, expected one "
                 "row for each: drop the duplicates"
             )
-        index = np.minimum(np.searchsorted(known_keys, keys[n_rows:]), n_rows - 1)
-        return np.where(known_keys[index] == keys[n_rows:], order[index], -1)
+        place = find_ids(keys[n_rows:], known_keys)
+        return np.where(place < 0, -1, order[place])
 
 
 def _open_sources(
     source: Any,  # noqa: ANN401 (any frame narwhals knows)
     options: FeatureOptions,
     log: Impressions | None,
-    *,
     join_queries: bool,
     as_text: Sequence[str],
-) -> _Pairs:
-    """Open the tables; without one of pairs, the pairs of the log are used."""
-    names = {"query_id": options.query, "item_id": options.item}
+) -> dict[str, _Source]:
+    """Open the tables; without one of pairs, the pairs of the log are used, and come first.
+
+    In files without types, the columns `as_text` stay text.
+    """
     inputs = {"pairs": source, "items": options.items, "queries": options.queries}
-    sources = {
-        part: _Source.read(
-            inputs[part], {name: names[name] for name in ids}, title,
-            join_queries=join_queries, as_text=as_text,
-        )
-        for part, (title, ids) in _TABLES.items() if inputs[part] is not None
-    }  # fmt: skip
+    names = {"query_id": options.query, "item_id": options.item}
+    sources: dict[str, _Source] = {}
+    for part, (title, ids) in _TABLES.items():
+        table, id_names = inputs[part], {name: names[name] for name in ids}
+        if isinstance(table, str | os.PathLike):
+            with open_tables(os.fspath(table)) as files:
+                rows = files.read(as_text=(*id_names.values(), *as_text))
+                sources[part] = _Source.of(
+                    rows, id_names, title, join_queries=join_queries,
+                    has_text_ids=files.has_text_ids,
+                )  # fmt: skip
+        elif table is not None:
+            sources[part] = _Source.of(table, id_names, title, join_queries=join_queries)
     has_log_features = log is not None and bool(log.features)
     if not sources and not has_log_features:
         raise ParameterError(
             "no features are given: expected a table of them (--features), or features of items "
             "(--item-features), of queries (--query-features) or of the log (--log-features)"
         )
+    if log is not None and "pairs" not in sources:
+        return {"log": _read_log_features(log), **sources}
+    if log is not None and has_log_features:
+        return {**sources, "log": _read_log_features(log)}
     if "pairs" not in sources:
-        if log is None:
-            raise ParameterError(
-                "features of items or of queries alone do not say which items a query has: give "
-                "log=, whose pairs are used, or a table with one row per query and item"
-            )
-        sources = {"log": _read_log_features(log), **sources}
-    elif log is not None and has_log_features:
-        sources["log"] = _read_log_features(log)
-    return _Pairs.join(sources, join_queries=join_queries)
+        raise ParameterError(
+            "features of items or of queries alone do not say which items a query has: give "
+            "log=, whose pairs are used, or a table with one row per query and item"
+        )
+    return sources
 
 
 # -- features of the log
@@ -416,8 +393,6 @@ def _read_log_features(log: Impressions) -> _Source:
     A feature is the mean over the impressions of the pair that have a value. Warnings name features
     for which the mean hides much.
     """
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
     sums = log.collect(aggregation.pairs(log.frame))
     sums = sums.sort_by([(name, "ascending") for name in _PAIR])
     table, warnings = sums.select(list(_PAIR)), []
@@ -434,10 +409,10 @@ def _read_log_features(log: Impressions) -> _Source:
             raise DataError(f"{log.source}: {name!r} is an id of the log, expected a feature")
         table = table.append_column(name, pa.array(mean, from_pandas=True))
         warnings += _warn_if_changing(name, mean, high - low)
-    return _Source.from_frame(
-        table, dict(zip(_PAIR, _PAIR, strict=True)), "the log",
-        has_text_ids=log.has_text_ids, warnings=tuple(warnings),
-    )  # fmt: skip
+    names = dict(zip(_PAIR, _PAIR, strict=True))
+    return _Source.of(
+        table, names, "the log", has_text_ids=log.has_text_ids, warnings=tuple(warnings)
+    )
 
 
 def _warn_if_changing(name: str, mean: Floats, spread: Floats) -> list[str]:
@@ -471,6 +446,8 @@ class _Pairs:
     Attributes
     ----------
     sources : dict of _Source
+    homes : dict of str
+        The source of each column that may be a feature.
     rows : dict of int64 array (n_pairs,)
         The row of each source for each pair; −1 if it has none.
     query_ids, item_ids : arrays (n_pairs,)
@@ -479,14 +456,18 @@ class _Pairs:
     """
 
     sources: dict[str, _Source]
+    homes: dict[str, str]
     rows: dict[str, Ints]
     query_ids: NDArray[Any]
     item_ids: NDArray[Any]
     warnings: tuple[str, ...]
 
     @classmethod
-    def join(cls, sources: dict[str, _Source], *, join_queries: bool) -> _Pairs:
+    def join(
+        cls, sources: dict[str, _Source], include: Sequence[str], *, join_queries: bool
+    ) -> _Pairs:
         """Match the rows of tables; the first table has the pairs."""
+        homes = _find_homes(sources, include)
         first, *others = sources
         ids = sources[first].ids
         rows = {first: np.arange(len(ids["item_id"]))}
@@ -513,45 +494,26 @@ class _Pairs:
         chosen = np.flatnonzero(is_complete)
         order, _, _ = group_rows(pairs["query_id"][chosen])
         chosen = chosen if order is None else chosen[order]
-        return cls(
-            sources,
-            {name: each[chosen] for name, each in rows.items()},
-            pairs["query_id"][chosen],
-            pairs["item_id"][chosen],
-            tuple(warnings),
-        )
+        rows = {name: each[chosen] for name, each in rows.items()}
+        ids = {name: each[chosen] for name, each in pairs.items()}
+        return cls(sources, homes, rows, ids["query_id"], ids["item_id"], tuple(warnings))
 
-    def find_homes(self, include: Sequence[str]) -> dict[str, str]:
-        """Return the source of each column that may be a feature; ids and labels if included."""
-        homes: dict[str, str] = {}
-        for part, source in self.sources.items():
-            for name in source.frame.columns:
-                is_other = name in source.id_names or (name == LABEL and part == "pairs")
-                if is_other and name not in include:
-                    continue
-                if name in homes:
-                    raise DataError(
-                        f"{source.title} and {self.sources[homes[name]].title} both have a column "
-                        f"{name!r}, expected names that differ: rename one"
-                    )
-                homes[name] = part
-        return homes
-
-    def tables(self, homes: Mapping[str, str], names: Iterable[str]) -> dict[str, pa.Table]:
+    def tables(self, names: Iterable[str]) -> dict[str, pa.Table]:
         """Return the table of each column."""
         names = dict.fromkeys(names)
         for name in names:
-            check_column(name, list(homes), what="feature")
+            check_column(name, list(self.homes), what="feature")
         tables = {
-            part: source.to_arrow([name for name in names if homes[name] == part])
+            part: source.to_arrow([name for name in names if self.homes[name] == part])
             for part, source in self.sources.items()
         }
-        return {name: tables[homes[name]] for name in names}
+        return {name: tables[self.homes[name]] for name in names}
 
-    def labels(self, homes: Mapping[str, str]) -> NDArray[np.float32] | None:
-        """Return the labels of pairs, if their table has labels that are no feature."""
+    @cached_property
+    def labels(self) -> NDArray[np.float32] | None:
+        """The labels of pairs, if their table has labels that are no feature."""
         source = self.sources.get("pairs")
-        if source is None or LABEL in homes or LABEL not in source.frame.columns:
+        if source is None or LABEL in self.homes or LABEL not in source.frame.columns:
             return None
         labels = as_floats(LABEL, source.to_arrow([LABEL])[LABEL])
         if np.isnan(labels).any():
@@ -559,22 +521,32 @@ class _Pairs:
             raise DataError(f"column {LABEL!r} has no value in row {row}, expected one")
         return labels.astype(np.float32)[self.rows["pairs"]]
 
-    def encode(
-        self,
-        encoder: FeatureEncoder,
-        homes: Mapping[str, str],
-        labels: NDArray[np.float32] | None,
-    ) -> RankingDataset:
+    def encode(self, encoder: FeatureEncoder) -> RankingDataset:
         """Return the pairs with the features that an encoder makes of the columns."""
-        tables = self.tables(homes, encoder.column_names)
-        columns = {name: (table, self.rows[homes[name]]) for name, table in tables.items()}
+        tables = self.tables(encoder.column_names)
+        columns = {name: (table, self.rows[self.homes[name]]) for name, table in tables.items()}
         matrix = encode_columns(encoder, len(self.item_ids), columns)
+        labels = np.zeros(len(matrix), np.float32) if self.labels is None else self.labels
         return RankingDataset.from_arrays(
-            matrix,
-            np.zeros(len(matrix), np.float32) if labels is None else labels,
-            self.query_ids,
-            feature_names=encoder.feature_names,
+            matrix, labels, self.query_ids, feature_names=encoder.feature_names
         )
+
+
+def _find_homes(sources: Mapping[str, _Source], include: Sequence[str]) -> dict[str, str]:
+    """Return the source of each column that may be a feature; ids and labels if included."""
+    homes: dict[str, str] = {}
+    for part, source in sources.items():
+        for name in source.frame.columns:
+            is_other = name in source.id_names or (name == LABEL and part == "pairs")
+            if is_other and name not in include:
+                continue
+            if name in homes:
+                raise DataError(
+                    f"{source.title} and {sources[homes[name]].title} both have a column "
+                    f"{name!r}, expected names that differ: rename one"
+                )
+            homes[name] = part
+    return homes
 
 
 # -- labelled data: LETOR text and saved datasets

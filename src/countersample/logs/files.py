@@ -1,32 +1,34 @@
-"""The files of a log or of a table: find them, tell their format, decompress them, read them.
+"""The files of a log or of a table: find them, recognize their format, decompress and read them.
 
-A format is one class and one line in `FORMATS`. Engines scan files lazily (`logs.engines`); here
-are the readers into memory that every engine can fall back on, and that tables of features use.
+DuckDB reads Parquet and JSON lines, Arrow reads CSV, TSV, Feather and tables into memory. Its CSV
+reader guesses nothing, so that all engines agree on a file. The dialect is RFC 4180. The first line
+has the names. A value in double quotes may contain delimiters, newlines and doubled quotes. An
+empty value is missing. Blank lines are ignored; lines of another length are rejected.
 """
 
 from __future__ import annotations
 
 import glob
 import re
-from abc import ABC, abstractmethod
+import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
+import pyarrow as pa
+from pyarrow import csv, dataset, fs, parquet, types
 
 from countersample._files import temporary_folder
 from countersample.data.sources import COMPRESSED_SUFFIXES, join_words, open_source
-from countersample.errors import DataError
+from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.logs.columns import MIXED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from pyarrow.csv import ParseOptions
     from pyarrow.dataset import Dataset
     from pyarrow.fs import FileSystem
@@ -37,11 +39,7 @@ TEXT_IDS = b"countersample.text_ids"
 JOINED_QUERIES = b"countersample.joined_queries"
 BATCH_ROWS = 1 << 15
 _BLOCK_BYTES = 1 << 20
-_UNPACKED_BY_ARROW = (".gz", ".bz2", ".zst")
-_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-_NO_FILE = (
-    "a pipe or a device, expected a file: a log is read more than once, so write it to one first"
-)
+_AZURE_SCHEMES = ("az", "azure", "abfss")
 #: The types that JSON has, beside text. DuckDB guesses others: ids may look like UUIDs or times.
 _JSON_TYPES = ("boolean", "bigint", "ubigint", "hugeint", "uhugeint", "double")
 
@@ -62,61 +60,92 @@ def summarize_error(error: Exception) -> str:
     return next((line for line in lines if line), type(error).__name__)
 
 
-def describe_error(error: Exception) -> str:
-    """Return the sentence for an error of a library that reads or counts."""
-    return f"cannot be read or counted: {summarize_error(error)}"
-
-
 @contextmanager
-def explained(
-    source: str,
-    errors: tuple[type[Exception], ...] = (),
-    describe: Callable[[Exception], str] = describe_error,
-) -> Iterator[None]:
-    """Turn these errors, and errors of Arrow and narwhals, into one that names the source."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
+def explained(source: str) -> Iterator[None]:
+    """Turn errors of the libraries that read and count into one that names the source."""
     try:
         yield
     except DataError as error:
         if str(error).startswith(source):
             raise
         raise DataError(f"{source}: {error}") from error
-    except (
-        pa.ArrowException,
-        nw.exceptions.NarwhalsError,
-        OSError,
-        UnicodeError,  # from Arrow, for names that are not UTF-8
-        *errors,
-    ) as error:
-        raise DataError(f"{source}: {describe(error)}") from error
+    except CounterSampleError:
+        raise
+    except _library_errors() as error:
+        if type(error).__name__ == "OutOfMemoryException":
+            raise DataError(
+                f"{source}: DuckDB ran out of memory ({summarize_error(error)}): raise "
+                "memory_limit (--memory-limit) or free disk in temp_dir"
+            ) from error
+        raise DataError(f"{source}: cannot be read or counted: {summarize_error(error)}") from error
+
+
+def _library_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of Arrow, narwhals, DuckDB, and of Spark and polars if they are used."""
+    errors = [OSError, ValueError, nw.exceptions.NarwhalsError, import_module("duckdb").Error]
+    errors.append(import_module("pyarrow").ArrowException)
+    for module, name in (
+        ("pyspark.errors", "PySparkException"),
+        ("py4j.protocol", "Py4JError"),
+        ("polars.exceptions", "PolarsError"),
+    ):
+        if module in sys.modules:
+            errors.append(getattr(sys.modules[module], name))
+    return tuple(errors)
 
 
 # -- files
 
 
 @dataclass(frozen=True)
-class Files:
-    """The files of a log, all of one format.
+class Format:
+    """A file format: its name, the endings of its files, and how they are compressed.
 
     Attributes
     ----------
     name : str
-        What the user called them.
+    endings : tuple of str
+        The usual ending first.
+    delimiter : str
+        The character between two values of a line, for text without types.
+    unpacks : tuple of str
+        The endings of compressed files that a reader may decompress by itself.
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    delimiter: str = ""
+    unpacks: tuple[str, ...] = ()
+
+
+FORMATS = (
+    Format("parquet", (".parquet", ".pq")),
+    Format("csv", (".csv",), ",", (".gz", ".bz2")),
+    Format("tsv", (".tsv",), "\t", (".gz", ".bz2")),
+    Format("jsonl", (".jsonl", ".ndjson", ".json"), unpacks=(".gz", ".zst")),
+    Format("feather", (".feather",)),
+)
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a log or of a table, all of one format.
+
+    Attributes
+    ----------
+    name : str
+        The path, glob or address that the user gave.
     paths : tuple of str
-        Each file, or a remote address.
+        Each file, absolute, or a remote address.
     format : Format
     folder : str, optional
         The folder in which partitions (``policy=a/``) start.
-    temporary : str, optional
-        The folder that has the decompressed files, in the same partitions.
     """
 
     name: str
     paths: tuple[str, ...]
     format: Format
     folder: str | None = None
-    temporary: str | None = None
 
     @property
     def is_remote(self) -> bool:
@@ -125,53 +154,147 @@ class Files:
 
     def locate(self) -> tuple[FileSystem, list[str]]:
         """Return Arrow's file system and the paths in it."""
-        from pyarrow import fs  # noqa: PLC0415 (heavy, only where used)
-
         if not self.is_remote:
-            return fs.LocalFileSystem(), [str(Path(path).absolute()) for path in self.paths]
+            return fs.LocalFileSystem(), list(self.paths)
         system, path = fs.FileSystem.from_uri(self.paths[0])
         return system, [path]
 
-    def partitions(self, path: str) -> dict[str, str | None]:
-        """Return the columns that the folders of a file stand for (``policy=a/``), as text."""
-        parts = dict(part.split("=", 1) for part in self._partition_folders(path))
-        return {k: None if v == _NO_PARTITION else unquote(v) for k, v in parts.items()}
-
-    def _partition_folders(self, path: str) -> list[str]:
-        if self.folder is None or self.is_remote:
-            return []
-        base = next(b for b in (self.folder, self.temporary) if b and Path(path).is_relative_to(b))
-        return [part for part in Path(path).relative_to(base).parts[:-1] if "=" in part]
-
     def unpack(self, readable: Iterable[str], cleanup: ExitStack) -> Files:
-        """Decompress the files whose ending is not among the readable ones.
+        """Decompress the files if one has an ending that is not among the readable ones.
 
-        They go to a temporary folder that `cleanup` removes.
+        All files go to a temporary folder, in the same partitions; `cleanup` removes it.
         """
-        as_they_are = {*readable}.intersection(self.format.unpacks)
-        suffixes = [Path(path).suffix for path in self.paths]
-        packed = {s for s in suffixes if s in COMPRESSED_SUFFIXES and s not in as_they_are}
-        if not packed:
+        unreadable = {*COMPRESSED_SUFFIXES}.difference(
+            {*readable}.intersection(self.format.unpacks)
+        )
+        if self.is_remote or not any(Path(path).suffix in unreadable for path in self.paths):
             return self
         folder = cleanup.enter_context(temporary_folder())
-        paths = list(self.paths)
-        for number, suffix in enumerate(suffixes):
-            if suffix in packed:
-                target = Path(folder, *self._partition_folders(paths[number]))
-                target.mkdir(parents=True, exist_ok=True)
-                paths[number] = str(target / f"{number}.{self.format.name}")
-                _decompress(self.paths[number], paths[number])
-        return replace(self, paths=tuple(paths), temporary=str(folder))
+        paths = []
+        for number, path in enumerate(self.paths):
+            inner = Path(path).relative_to(self.folder).parent if self.folder else ""
+            target = folder / inner / f"{number}{self.format.endings[0]}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _decompress(path, target)
+            paths.append(str(target))
+        return replace(self, paths=tuple(paths), folder=self.folder and str(folder))
+
+    def open(self) -> Dataset:
+        """Return a dataset that Arrow reads on demand; values of CSV and TSV are text."""
+        if self.format.delimiter:
+            return _open_delimited(self)
+        system, paths = self.locate()
+        return dataset.dataset(
+            paths[0] if self.is_remote else paths,  # a remote address may be a folder
+            format=self.format.name,
+            filesystem=system,
+            partitioning=None if self.folder is None else "hive",
+        )
+
+    def scan(self, connection: Any) -> Any:  # noqa: ANN401 (a connection and a relation of DuckDB)
+        """Return a relation of DuckDB, which reads the files itself or through Arrow."""
+        if self.format.name == "jsonl":
+            return _scan_json(connection, self)
+        if self.format.name != "parquet":
+            return connection.from_arrow(self.open())
+        self.check_types()
+        return connection.read_parquet(
+            _find_duckdb_paths(connection, self),
+            hive_partitioning=self.folder is not None,
+            union_by_name=True,  # a column that some files lack is null there
+        )
+
+    def read(self, as_text: Collection[str] | None = None) -> pa.Table:
+        """Read the files into memory.
+
+        Types of CSV and TSV are inferred, except for the columns `as_text`; by default all columns
+        stay text.
+        """
+        if self.format.name == "jsonl":
+            with _open_json(self) as lines:
+                return lines.to_arrow_table()
+        if not self.format.delimiter or as_text is None:
+            return self.open().to_table()
+        types = csv.ConvertOptions(column_types=dict.fromkeys(as_text, pa.string()))
+        return pa.concat_tables(
+            csv.read_csv(path, parse_options=_dialect(self), convert_options=types)
+            for path in self.paths
+        )
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield some columns in the order of the rows, with few rows in memory.
+
+        Columns of CSV and TSV are text. A column that no line of JSON has is missing everywhere.
+        """
+        if self.format.name == "jsonl":
+            with _open_json(self, columns) as lines:
+                yield from pa.RecordBatchReader.from_stream(lines)
+            return
+        if not self.format.delimiter:
+            yield from self.open().to_batches(
+                columns=list(columns), batch_size=BATCH_ROWS, use_threads=False,
+                batch_readahead=1, fragment_readahead=1,
+            )  # fmt: skip
+            return
+        self.open()  # rejects files with different columns
+        text = csv.ConvertOptions(
+            column_types=dict.fromkeys(columns, pa.string()),
+            include_columns=columns,
+            strings_can_be_null=True,
+            null_values=[""],
+        )
+        settings = csv.ReadOptions(use_threads=False), _dialect(self), text
+        system, paths = self.locate()
+        for path in paths:  # the scanner of datasets would read whole files ahead
+            with system.open_input_stream(path) as file, csv.open_csv(file, *settings) as reader:
+                yield from reader
+
+    def column_names(self) -> list[str]:
+        """Return the names of the columns."""
+        if self.format.name == "jsonl":
+            with _open_json(self) as lines:
+                return list(lines.columns)
+        names: list[str] = self.open().schema.names
+        return names
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """Return the metadata of the first Parquet file, if it is on this machine."""
+        if self.format.name != "parquet" or self.is_remote:
+            return {}
+        return _read_schema(self.paths[0]).metadata or {}
+
+    @property
+    def has_text_ids(self) -> bool:
+        """Whether ids are text because of the format, so that "7" may mean the number."""
+        return bool(self.format.delimiter) or self.metadata().get(TEXT_IDS) == b"true"
+
+    def check_types(self) -> None:
+        """Raise an error if Parquet files have a column of types that do not fit."""
+        if self.is_remote or len(self.paths) < 2:
+            return
+        kinds: dict[str, tuple[str, str]] = {}
+        for path in self.paths:
+            schema = _read_schema(path)
+            for name, dtype in zip(schema.names, schema.types, strict=True):
+                kind = _describe_type(dtype)
+                if kind == "nulls":
+                    continue
+                other, file = kinds.setdefault(name, (kind, path))
+                if kind != other and {kind, other} != {"integers", "numbers"}:
+                    raise DataError(
+                        f"{name} is {other} in {file} and {kind} in {path}, expected one type in "
+                        "all files: convert one of them"
+                    )
 
 
 @contextmanager
 def open_tables(source: str) -> Iterator[Files]:
     """Find the files of a table that is read into memory, and name the source in every error.
 
-    Files that Arrow cannot decompress are decompressed while the block runs.
+    Files that Arrow or DuckDB cannot decompress are decompressed while the block runs.
     """
-    with explained(source, (ValueError,)), ExitStack() as cleanup:
-        yield find_files(source).unpack(_UNPACKED_BY_ARROW, cleanup)
+    with explained(source), ExitStack() as cleanup:
+        yield find_files(source).unpack((".gz", ".bz2", ".zst"), cleanup)
 
 
 def find_files(source: str, file_format: Format | None = None) -> Files:
@@ -181,40 +304,45 @@ def find_files(source: str, file_format: Format | None = None) -> Files:
     `file_format`, a single file may have any name, and a folder may have other files.
     """
     formats = FORMATS if file_format is None else (file_format,)
-    path = Path(source)
+    path, base = Path(source), None
     if path.is_dir():
-        files = _find_in_folder(path, formats)
-        if not files:
+        base = path
+        paths = _list_folder(path, formats)
+        if not paths:
             raise DataError(
                 f"{source}: no file of a log in this folder, expected {_list_endings(formats)}"
             )
-        return Files(source, files, file_format or _find_one_format(source, files), source)
-    if path.is_file():
-        return Files(
-            source, _drop_repeated([path]), file_format or _find_one_format(source, [source])
-        )
-    if path.exists():
-        raise DataError(f"{source}: {_NO_FILE}")
-    if "://" in source:
+    elif path.exists():
+        paths = [path]
+    elif "://" in source:
         return Files(source, (source,), file_format or find_format(source) or FORMATS[0], source)
-    if glob.has_magic(source):
-        matches = sorted(glob.glob(source, recursive=True))  # noqa: PTH207 (it may be absolute)
-        files = _drop_repeated(match for match in map(Path, matches) if not match.is_dir())
-        if not files:  # folders, such as some days of an aggregated log
-            files = tuple(file for match in matches for file in _find_in_folder(match, formats))
-        if files:
-            base = str(Path(re.split(r"[*?[]", source)[0] + "x").parent)
-            return Files(source, files, file_format or _find_one_format(source, files), base)
-    raise DataError(f"{source}: no such file or folder")
+    else:
+        matches = sorted(map(Path, glob.glob(source, recursive=True)))  # noqa: PTH207 (absolute)
+        paths = [match for match in matches if not match.is_dir()]
+        if not paths:  # folders, such as some days of an aggregated log
+            paths = [file for match in matches for file in _list_folder(match, formats)]
+        if not paths:
+            raise DataError(f"{source}: no such file or folder")
+        base = Path(re.split(r"[*?[]", source)[0] + "x").parent
+    for each in paths:
+        if not each.is_file():
+            raise DataError(
+                f"{each}: a pipe, a device or a link to nothing, expected a file: a log is read "
+                "more than once, so write it to one first"
+            )
+    # Each file once, however many links lead to it.
+    names = tuple({each.resolve(): str(each.absolute()) for each in reversed(paths)}.values())[::-1]
+    folder = None if base is None else str(base.absolute())
+    return Files(source, names, file_format or _find_one_format(source, names), folder)
 
 
-def find_format(name: str, formats: Sequence[Format] | None = None) -> Format | None:
+def find_format(name: str, formats: Sequence[Format] = FORMATS) -> Format | None:
     """Return the format of a file by its name (``log.tsv.gz``), None for any other file."""
     suffixes = Path(name).suffixes
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
         suffixes = suffixes[:-1]
     ending = suffixes[-1].lower() if suffixes else ""
-    return next((each for each in formats or FORMATS if ending in each.endings), None)
+    return next((each for each in formats if ending in each.endings), None)
 
 
 def read_first_line(path: str) -> str | None:
@@ -227,45 +355,28 @@ def read_first_line(path: str) -> str | None:
     return buffer[:count].decode("utf-8", errors="replace").split("\n", 1)[0].rstrip("\r")
 
 
-def _find_in_folder(folder: str | Path, formats: Sequence[Format]) -> tuple[str, ...]:
-    """Return the files of these formats in a folder and in the folders within it."""
-    folder, paths = Path(folder), []
-    for path in sorted(folder.rglob("*")):
-        if _is_hidden(path, folder):
-            continue
-        if not path.is_dir():
-            paths += [path] if find_format(path.name, formats) else []
-        elif path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
-            raise DataError(
-                f"{path}: a link to another folder, which is not followed: name the files with a "
-                "pattern, or put them into one folder"
-            )
-    return _drop_repeated(paths)
+def quote_name(name: str) -> str:
+    """Return a name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
 
 
-def _is_hidden(path: Path, folder: Path) -> bool:
-    """Return whether Spark and similar systems would ignore the file (``_SUCCESS``, ``.crc``)."""
-    return any(part[0] in "._" and "=" not in part for part in path.relative_to(folder).parts)
+def _list_folder(folder: Path, formats: Sequence[Format]) -> list[Path]:
+    """Return the files of these formats in a folder, without hidden ones (``_temporary``)."""
+
+    def is_hidden(path: Path) -> bool:
+        return any(part[0] in "._" and "=" not in part for part in path.relative_to(folder).parts)
+
+    paths = (path for path in sorted(folder.rglob("*")) if not path.is_dir())
+    return [path for path in paths if find_format(path.name, formats) and not is_hidden(path)]
 
 
-def _drop_repeated(paths: Iterable[Path]) -> tuple[str, ...]:
-    """Return each file once, however many links lead to it; reject what is no file."""
-    names: dict[Path, str] = {}
-    for path in paths:
-        if not path.is_file():
-            raise DataError(f"{path}: {_NO_FILE if path.exists() else 'a link to nothing'}")
-        # Libraries take a leading ~ for the home folder.
-        names.setdefault(path.resolve(), f"./{path}" if path.parts[0][0] == "~" else str(path))
-    return tuple(names.values())
-
-
-def _find_one_format(source: str, files: Sequence[str]) -> Format:
-    formats = {file: find_format(file) for file in files}
-    for file, each in formats.items():
-        if each is None:
-            expected = _list_endings(FORMATS)
-            raise DataError(f"{file}: cannot tell the format by its name, expected {expected}")
-    names = sorted({each.name for each in formats.values() if each is not None})
+def _find_one_format(source: str, paths: Sequence[str]) -> Format:
+    formats = {find_format(path): path for path in paths}
+    if None in formats:
+        raise DataError(
+            f"{formats[None]}: the name does not show the format, expected {_list_endings(FORMATS)}"
+        )
+    names = sorted(each.name for each in formats if each is not None)
     if len(names) > 1:
         raise DataError(
             f"{source}: files of several formats ({', '.join(names)}), expected one: name one "
@@ -279,259 +390,63 @@ def _list_endings(formats: Sequence[Format]) -> str:
     return f"{join_words(usual, 'or')}, also with {join_words(COMPRESSED_SUFFIXES, 'or')}"
 
 
-def _decompress(path: str, target: str) -> None:
+def _decompress(path: str, target: Path) -> None:
     buffer = bytearray(_BLOCK_BYTES)
-    with open_source(path) as source, Path(target).open("wb") as file:
+    with open_source(path) as source, target.open("wb") as file:
         while count := source.readinto(memoryview(buffer)):
             file.write(memoryview(buffer)[:count])
 
 
-# -- formats
+# -- CSV and TSV
 
 
-@dataclass(frozen=True)
-class Format(ABC):
-    """A file format, with a reader into memory.
+def _dialect(files: Files) -> ParseOptions:
 
-    Attributes
-    ----------
-    name : str
-    endings : tuple of str
-        The endings of its files, the usual one first.
-    delimiter : str
-        The character between two values of a line.
-    """
-
-    name: str
-    endings: tuple[str, ...]
-    delimiter: str = ""
-    #: Whether ids are text because the format has no types, so that "7" may mean the number.
-    has_text_ids: ClassVar[bool] = False
-    #: The endings of compressed files that a reader may decompress on the way.
-    unpacks: ClassVar[tuple[str, ...]] = ()
-
-    @abstractmethod
-    def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:
-        """Read files into memory.
-
-        A format without types infers them, except for the columns `as_text`; by default all
-        columns stay text.
-        """
-
-    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield some columns in the order of the rows, if possible with few rows in memory.
-
-        Columns of a format without types are text. Arrow's scanner of datasets is not used: it
-        reads ahead without limit if the consumer is slow.
-        """
-        yield from self.read(files).select(list(columns)).to_batches(max_chunksize=BATCH_ROWS)
-
-    def open(self, files: Files) -> pa.Table | Dataset:
-        """Return a dataset that is read on demand, or else a table in memory."""
-        return self.read(files)
-
-    def column_names(self, files: Files) -> list[str]:
-        """Return the names of the columns."""
-        names: list[str] = self.open(files).schema.names
-        return names
-
-    def may_have_numbers(self, files: Files) -> bool:  # noqa: ARG002 (for Parquet)
-        """Return whether text ids may mean numbers."""
-        return self.has_text_ids
+    return csv.ParseOptions(delimiter=files.format.delimiter, newlines_in_values=True)
 
 
-class Parquet(Format):
-    """Files with types, maybe in folders that are partitions (``policy=a/``)."""
-
-    def open(self, files: Files) -> Dataset:  # noqa: D102 (as in Format)
-        from pyarrow import dataset  # noqa: PLC0415 (heavy, only where used)
-
-        system, paths = files.locate()
-        partitioning = None if files.folder is None else "hive"
-        source = paths[0] if files.is_remote else paths  # a remote address may be a folder
-        return dataset.dataset(source, filesystem=system, partitioning=partitioning)
-
-    def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
-        return self.open(files).to_table()
-
-    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Format)
-        from pyarrow import parquet  # noqa: PLC0415 (heavy, only where used)
-
-        if files.is_remote:
-            yield from self.open(files).to_batches(columns=list(columns), batch_size=BATCH_ROWS)
-            return
-        for path in files.paths:
-            with parquet.ParquetFile(path, pre_buffer=False) as file:
-                present = [name for name in columns if name in file.schema_arrow.names]
-                partitions = files.partitions(path)
-                missing = [name for name in columns if name not in {*present, *partitions}]
-                if missing:
-                    raise DataError(f"{path} has no column {missing[0]!r}, which others have")
-                for batch in file.iter_batches(BATCH_ROWS, columns=present, use_threads=False):
-                    yield _add_partitions(batch, columns, partitions)
-
-    def check(self, files: Files) -> None:
-        """Raise an error if files on this machine have a column of types that do not fit."""
-        if files.is_remote or len(files.paths) < 2:
-            return
-        kinds: dict[str, tuple[str, str]] = {}
-        for path in files.paths:
-            schema = _read_schema(path)
-            for name, dtype in zip(schema.names, schema.types, strict=True):
-                kind = _describe_type(dtype)
-                if kind == "nulls":
-                    continue
-                other, file = kinds.setdefault(name, (kind, path))
-                if kind != other and {kind, other} != {"integers", "numbers"}:
-                    raise DataError(
-                        f"{name} is {other} in {file} and {kind} in {path}, expected one type in "
-                        "all files: convert one of them"
-                    )
-
-    def metadata(self, files: Files) -> dict[bytes, bytes]:
-        """Return the metadata of the first file, if it is on this machine."""
-        return {} if files.is_remote else _read_schema(files.paths[0]).metadata or {}
-
-    def may_have_numbers(self, files: Files) -> bool:  # noqa: D102 (as in Format)
-        return self.metadata(files).get(TEXT_IDS) == b"true"
-
-
-class Delimited(Format):
-    """CSV and TSV: lines of values without types, with a delimiter between them.
-
-    The dialect is RFC 4180, and nothing is guessed. The first line has the names. A value in double
-    quotes may contain delimiters, newlines and doubled quotes. Lines end in LF, CRLF or CR. An
-    empty value is missing. Blank lines are ignored; lines of another length are rejected.
-    """
-
-    has_text_ids = True
-    unpacks = (".gz", ".bz2")
-
-    def open(self, files: Files) -> Dataset:
-        """Return all values as text, by Arrow's reader, so that engines cannot disagree."""
-        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-        from pyarrow import csv, dataset  # noqa: PLC0415
-
-        text = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
-        form = dataset.CsvFileFormat(parse_options=self._dialect(), convert_options=text)
-        system, paths = files.locate()
-        first: list[str] = []
-        for path in paths:
-            with explained(path):
-                names = form.inspect(path, system).names
-            if any("\0" in name for name in names):  # DuckDB sees only the start of such a name
-                raise DataError(f"{path}: the name of a column has the character NUL: rename it")
-            first = first or names
-            if sorted(names) != sorted(first):
-                raise DataError(
-                    f"{path} has the columns {', '.join(names)}, and {paths[0]} has "
-                    f"{', '.join(first)}, expected the same in all files"
-                )
-        first = [name for name in first if name]  # a column without a name cannot be selected
-        inner = [name for name in files.partitions(paths[0]) if name not in first]
-        partitions = pa.schema([(name, pa.string()) for name in inner])
-        return dataset.dataset(
-            paths,
-            schema=pa.schema([(name, pa.string()) for name in (*first, *inner)]),
-            format=form,
-            filesystem=system,
-            partitioning=dataset.partitioning(partitions, flavor="hive") if inner else None,
-        )
-
-    def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: D102 (as in Format)
-        if as_text is None:
-            return self.open(files).to_table()
-        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-        from pyarrow import csv  # noqa: PLC0415
-
-        types = csv.ConvertOptions(column_types=dict.fromkeys(as_text, pa.string()))
-        return pa.concat_tables(
-            csv.read_csv(path, parse_options=self._dialect(), convert_options=types)
-            for path in files.paths
-        )
-
-    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Format)
-        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-        from pyarrow import csv  # noqa: PLC0415
-
-        self.open(files)  # rejects files that do not fit together
-        system, paths = files.locate()
-        for name, path in zip(files.paths, paths, strict=True):
-            partitions = files.partitions(name)
-            text = csv.ConvertOptions(
-                column_types=dict.fromkeys(columns, pa.string()),
-                include_columns=[column for column in columns if column not in partitions],
-                strings_can_be_null=True,
-                null_values=[""],
+def _open_delimited(files: Files) -> Dataset:
+    """Return all values as text, by Arrow's reader; reject files with different columns."""
+    text = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
+    form = dataset.CsvFileFormat(parse_options=_dialect(files), convert_options=text)
+    system, paths = files.locate()
+    first: list[str] = []
+    for path in paths:
+        with explained(path):
+            names = form.inspect(path, system).names
+        if any("\0" in name for name in names):  # DuckDB sees only the start of such a name
+            raise DataError(f"{path}: the name of a column has the character NUL: rename it")
+        first = first or names
+        if sorted(names) != sorted(first):
+            raise DataError(
+                f"{path} has the columns {', '.join(names)}, and {paths[0]} has "
+                f"{', '.join(first)}, expected the same in all files"
             )
-            with system.open_input_stream(path) as file, csv.open_csv(
-                file, csv.ReadOptions(use_threads=False), self._dialect(), text
-            ) as reader:  # fmt: skip
-                for batch in reader:
-                    yield _add_partitions(batch, columns, partitions)
-
-    def _dialect(self) -> ParseOptions:
-        from pyarrow import csv  # noqa: PLC0415 (heavy, only where used)
-
-        return csv.ParseOptions(
-            delimiter=self.delimiter,
-            quote_char='"',
-            double_quote=True,
-            escape_char=False,
-            newlines_in_values=True,
-            ignore_empty_lines=True,
-        )
+    first = [name for name in first if name]  # a column without a name cannot be selected
+    inner = Path(paths[0]).relative_to(files.folder).parts[:-1] if files.folder else ()
+    keys = dict.fromkeys(part.split("=")[0] for part in inner if "=" in part)
+    partitions = [name for name in keys if name not in first]
+    schema = pa.schema([(name, pa.string()) for name in partitions])
+    return dataset.dataset(
+        paths,
+        schema=pa.schema([(name, pa.string()) for name in (*first, *partitions)]),
+        format=form,
+        filesystem=system,
+        partitioning=dataset.partitioning(schema, flavor="hive") if partitions else None,
+    )
 
 
-class JsonLines(Format):
-    """One JSON object per line, read by DuckDB. Text stays text: JSON has no times."""
-
-    unpacks = (".gz", ".zst")
-
-    def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
-        with _open_json(files) as lines:
-            return lines.to_arrow_table()
-
-    def batches(self, files: Files, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield some columns; a column that no line has is missing everywhere."""
-        with _open_json(files, columns) as lines:
-            yield from import_module("pyarrow").RecordBatchReader.from_stream(lines)
-
-    def column_names(self, files: Files) -> list[str]:  # noqa: D102 (as in Format)
-        with _open_json(files) as lines:
-            return list(lines.columns)
-
-
-class Feather(Format):
-    """Arrow's own files, with types."""
-
-    def read(self, files: Files, *, as_text: Collection[str] | None = None) -> pa.Table:  # noqa: ARG002, D102 (as in Format)
-        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-        from pyarrow import feather  # noqa: PLC0415
-
-        return pa.concat_tables([feather.read_table(path) for path in files.paths])
-
-
-FORMATS: tuple[Format, ...] = (
-    Parquet("parquet", (".parquet", ".pq")),
-    Delimited("csv", (".csv",), ","),
-    Delimited("tsv", (".tsv",), "\t"),
-    JsonLines("jsonl", (".jsonl", ".ndjson", ".json")),
-    Feather("feather", (".feather",)),
-)
+# -- Parquet
 
 
 def _read_schema(path: str) -> pa.Schema:
-    from pyarrow import parquet  # noqa: PLC0415 (heavy, only where used)
 
-    with explained(path, (ValueError,)):
-        return parquet.read_schema(Path(path).absolute())  # a relative name may look like a URL
+    with explained(path):
+        return parquet.read_schema(path)
 
 
 def _describe_type(dtype: pa.DataType) -> str:
     """Return the kind of values; integers and numbers of any width fit each other."""
-    from pyarrow import types  # noqa: PLC0415 (heavy, only where used)
-
     if types.is_dictionary(dtype):
         dtype = dtype.value_type
     for kind, is_kind in {
@@ -546,34 +461,33 @@ def _describe_type(dtype: pa.DataType) -> str:
     return str(dtype)
 
 
-def _add_partitions(
-    batch: pa.RecordBatch, columns: Sequence[str], partitions: Mapping[str, str | None]
-) -> pa.RecordBatch:
-    """Return columns of a batch, or of the partitions of its file if the batch lacks them."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
-    def column(name: str) -> pa.Array:
-        if name in batch.schema.names:
-            return batch[name]
-        return pa.repeat(pa.scalar(partitions[name], pa.string()), len(batch))
-
-    return pa.record_batch({name: column(name) for name in columns})
-
-
-# -- JSON lines, read by DuckDB
-
-
-def quote_name(name: str) -> str:
-    """Return a name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
+def _find_duckdb_paths(connection: Any, files: Files) -> list[str]:  # noqa: ANN401 (of DuckDB)
+    """Return paths without patterns, and load the extension that reads addresses."""
+    if not files.is_remote:
+        return [glob.escape(path) for path in files.paths]
+    scheme = files.paths[0].split("://")[0]
+    extension = "azure" if scheme in _AZURE_SCHEMES else "httpfs"
+    install = f"import duckdb; duckdb.install_extension('{extension}')"
+    try:
+        connection.load_extension(extension)
+    except import_module("duckdb").Error as error:
+        raise ParameterError(
+            f"DuckDB reads {scheme}:// with its extension {extension}, which is not installed: "
+            f'do so once (python -c "{install}"), or copy the files to this machine'
+        ) from error
+    return list(files.paths)
 
 
-def scan_json(connection: Any, files: Files, paths: Sequence[str]) -> Any:  # noqa: ANN401 (of DuckDB)
+# -- JSON lines
+
+
+def _scan_json(connection: Any, files: Files) -> Any:  # noqa: ANN401 (of DuckDB)
     """Return the relation of files of JSON lines, with the types that JSON has."""
+    paths = _find_duckdb_paths(connection, files)
 
     def read(**settings: Any) -> Any:  # noqa: ANN401 (a relation)
         return connection.read_json(
-            list(paths),
+            paths,
             format="newline_delimited",
             records="true",  # each line is an object
             hive_partitioning=files.folder is not None,
@@ -611,11 +525,9 @@ def _json_type(kind: Any) -> str:  # noqa: ANN401 (a type of DuckDB)
 @contextmanager
 def _open_json(files: Files, columns: Sequence[str] | None = None) -> Iterator[Any]:
     """Open files of JSON lines in a connection of their own; `columns` selects some of them."""
-    duckdb = import_module("duckdb")
     settings = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    paths = [glob.escape(path) for path in files.paths]
-    with duckdb.connect(config=settings) as connection, explained(files.name, (duckdb.Error,)):
-        lines = scan_json(connection, files, paths)
+    with import_module("duckdb").connect(config=settings) as connection, explained(files.name):
+        lines = files.scan(connection)
         if columns is not None:
             present = {name: quote_name(name) for name in lines.columns}
             lines = lines.project(

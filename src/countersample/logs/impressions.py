@@ -6,22 +6,23 @@ import os
 import weakref
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
 
 from countersample._files import atomic_path
 from countersample._params import whole_number
 from countersample.data.tables import as_narwhals
 from countersample.errors import DataError, ParameterError
 from countersample.logs import aggregation
-from countersample.logs.checks import LogCheck, check, find_suspicious, without_suspicious
+from countersample.logs.checks import LogCheck, check, describe_sessions, without_suspicious
 from countersample.logs.columns import FEATURE, prepare_rows, select_columns
 from countersample.logs.days import Days, find_clock, find_days, parse_days, weighted_days
-from countersample.logs.engines import ENGINES, find_engine, start_engine
-from countersample.logs.files import JOINED_QUERIES, TEXT_IDS, Parquet, explained, find_files
+from countersample.logs.engines import ENGINES, check_types, find_engine, start_engine
+from countersample.logs.files import JOINED_QUERIES, TEXT_IDS, explained, find_files
 from countersample.logs.joins import RowPropensities
 from countersample.logs.readers import find_reader, open_with_reader
 from countersample.logs.tally import (
@@ -37,16 +38,12 @@ if TYPE_CHECKING:
     from datetime import date
     from os import PathLike
 
-    import pyarrow as pa
-
     from countersample.logs.checks import Suspicious
     from countersample.logs.counts import PositionCounts
     from countersample.logs.days import Clock
-    from countersample.logs.engines import Engine
     from countersample.logs.tally import Visits
 
 _DEFAULT_ENGINE = next(iter(ENGINES))
-_FRAME_SETTINGS = "master, memory_limit and temp_dir are for files, not for a frame"
 
 
 class _Resources:
@@ -210,7 +207,8 @@ class Impressions(AbstractContextManager["Impressions"]):
                 f"{self.source}: no column 'session', so sessions that look wrong cannot be found"
                 + (remedy if self.is_aggregated else "")
             )
-        suspicious = find_suspicious(self.frame, self.collect)
+        suspicious = describe_sessions(self).suspicious
+        assert suspicious is not None  # noqa: S101 (the log has ids of sessions)
         rows = without_suspicious(self.frame, suspicious)
         return self.with_frame(rows, left_out=replace(suspicious, is_left_out=True))
 
@@ -237,9 +235,6 @@ class Impressions(AbstractContextManager["Impressions"]):
 
     def write(self, path: str | PathLike[str]) -> int:
         """Write the log as one Parquet file with the canonical columns, sorted; return its rows."""
-        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-        from pyarrow import parquet  # noqa: PLC0415
-
         n_rows, writer = 0, None
         rows = self.frame.sort(*self.columns)  # engines have no order; equal logs give equal files
         with atomic_path(path) as temporary, ExitStack() as stack:
@@ -370,15 +365,14 @@ def _read_files(source: str, options: LogOptions, cleanup: ExitStack) -> Impress
             f"{reader} has none: give them in a table of features"
         )
     engine = start_engine(find_engine(options.engine or _DEFAULT_ENGINE), options, cleanup)
-    with engine.explained(source):
+    with explained(source):
         if reader is None:
-            files = find_files(source)
-            files = files.unpack(engine.unpacks, cleanup)
+            files = find_files(source).unpack(engine.unpacks, cleanup)
             rows = select_columns(nw.from_native(engine.scan(files)).lazy(), options)
-            has_text_ids = files.format.may_have_numbers(files)
+            has_text_ids = files.has_text_ids
         else:
             rows, has_text_ids = open_with_reader(reader, source, engine, options, cleanup)
-        engine.check_types(rows.to_native())
+        check_types(rows)
         frame = prepare_rows(rows, options)
     return Impressions(frame, engine.name, source, has_text_ids=has_text_ids)
 
@@ -392,27 +386,16 @@ def _read_frame(
     kind = native.implementation
     home = next((each for each in ENGINES.values() if kind in each.implementations), None)
     chosen = find_engine(options.engine) if options.engine else home or ENGINES[_DEFAULT_ENGINE]
-    name, errors = f"the {kind.value} frame", _find_errors(kind, home)
-    with chosen.explained(name):
-        with explained(name, errors):
-            frame = select_columns(native.lazy(), options)
+    name = f"the {kind.value} frame"
+    with explained(name):
+        frame = select_columns(native.lazy(), options)
         if chosen is not home:
             engine = start_engine(chosen, options, cleanup)
-            with explained(name, errors):
-                table = frame.collect(backend="pyarrow").to_arrow()
+            table = frame.collect(backend="pyarrow").to_arrow()
             frame = nw.from_native(engine.from_arrow(table)).lazy()
         elif options.master or options.memory_limit or options.temp_dir:
-            raise ParameterError(_FRAME_SETTINGS)
+            raise ParameterError("master, memory_limit and temp_dir are for files, not for a frame")
         return Impressions(prepare_rows(frame, options), chosen.name, name)
-
-
-def _find_errors(kind: nw.Implementation, home: type[Engine] | None) -> tuple[type[Exception], ...]:
-    """Return the errors of the library of a frame, beside those of Arrow and narwhals."""
-    if home is not None:
-        return home.errors()
-    if kind is nw.Implementation.POLARS:
-        return (import_module("polars").exceptions.PolarsError,)
-    return ()
 
 
 def _check_aggregated(
@@ -423,10 +406,8 @@ def _check_aggregated(
     """Reject options and times that would change the sessions of an aggregated log."""
     if "sessions" not in log.columns:
         return
-    metadata = {}
-    if isinstance(source, str | os.PathLike):
-        files = find_files(os.fspath(source))
-        metadata = files.format.metadata(files) if isinstance(files.format, Parquet) else {}
+    is_path = isinstance(source, str | os.PathLike)
+    metadata = find_files(os.fspath(source)).metadata() if is_path else {}
     if options.join_queries and metadata.get(JOINED_QUERIES) != b"true":
         raise DataError(
             f"{log.source}: join_queries would add up the sessions of queries that were counted "

@@ -10,7 +10,7 @@ import numpy as np
 from countersample._params import choice
 from countersample.clicks.log import ClickLog
 from countersample.errors import DataError
-from countersample.logs.counts import list_names
+from countersample.logs.counts import find_ids, list_names
 from countersample.logs.exposure import (
     EXPOSURES,
     Examination,
@@ -322,9 +322,8 @@ def _match_rows(
             "drop the duplicates"
         )
     has_ids = (query >= 0) & (item >= 0)
-    wanted = np.where(has_ids, query * len(distinct) + item, -1)
-    index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return query, np.where(has_ids & (keys[index] == wanted), order[index], -1)
+    place = find_ids(np.where(has_ids, query * len(distinct) + item, -1), keys)
+    return query, np.where(place < 0, -1, order[place])
 
 
 def _find_ids(known: NDArray[Any], ids: NDArray[Any], kind: str) -> NDArray[np.int64]:
@@ -336,6 +335,5 @@ def _find_ids(known: NDArray[Any], ids: NDArray[Any], kind: str) -> NDArray[np.i
             "expected one type: make them one"
         )
     order = np.argsort(known, kind="stable")
-    index = np.minimum(np.searchsorted(known, ids, sorter=order), len(known) - 1)
-    place = order[index]
-    return np.where(known[place] == ids, place, -1)
+    place = find_ids(ids, known[order])
+    return np.where(place < 0, -1, order[place])

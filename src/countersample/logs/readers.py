@@ -2,7 +2,8 @@
 
 A reader turns the files of a system into rows with canonical columns, in SQL that DuckDB runs;
 Spark gets the rows through memory. Columns that the user maps, contexts, values of events, types
-and counting are the same for all logs, and come after it.
+and counting are the same for all logs, and come after it. docs/public-logs.md lists the fields that
+become columns.
 
 Two kinds of systems differ in more than names. Some log *pages* and *events*: a page lists the
 items that it showed, an event names one of them. `_join_events` makes impressions of both. A page
@@ -15,11 +16,12 @@ which is reported as impossible.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
+import pyarrow as pa
 
 from countersample._json import parse_json
 from countersample._params import choice
@@ -27,10 +29,10 @@ from countersample.errors import DataError
 from countersample.logs.columns import find_mapped_names, select_columns
 from countersample.logs.engines import DuckDB
 from countersample.logs.files import (
-    Delimited,
-    Feather,
-    JsonLines,
-    Parquet,
+    FORMATS,
+    Files,
+    Format,
+    explained,
     find_files,
     find_format,
     quote_name,
@@ -40,18 +42,27 @@ from countersample.logs.files import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import pyarrow as pa
-
     from countersample.logs.engines import Engine
-    from countersample.logs.files import Files
     from countersample.options import LogOptions
 
-    # Takes the source, the engine and the options; `cleanup` removes temporary files. Returns a
-    # relation, and whether ids are text of files without types, so that "7" may mean the number.
-    Reader = Callable[[str, DuckDB, LogOptions, ExitStack], tuple[Any, bool]]
+    # Returns a relation, and whether text ids may mean numbers, as in files without types.
+    Reader = Callable[["_Log"], tuple[Any, bool]]
 
 CLICKS = ("click", "click_through", "item_click", "product_click")
-IMPRESSION = "impression"  # the event that says that an item was shown
+IMPRESSION = "impression"  # the event of an item that was shown
+
+
+@dataclass(frozen=True)
+class _Log:
+    """A log to be opened: its source, the engine and options; `cleanup` removes its files."""
+
+    source: str
+    engine: DuckDB
+    options: LogOptions
+    cleanup: ExitStack
+
+    def find_files(self, file_format: Format | None = None) -> Files:
+        return find_files(self.source, file_format).unpack(self.engine.unpacks, self.cleanup)
 
 
 def find_reader(name: str | None, source: str) -> str | None:
@@ -66,40 +77,29 @@ def open_with_reader(
 ) -> tuple[nw.LazyFrame[Any], bool]:
     """Return the rows of a source in the engine, and whether text ids may mean numbers."""
     if isinstance(engine, DuckDB):
-        return _select(name, source, engine, options, cleanup)
-    with ExitStack() as temporary, DuckDB.explained(source):
-        rows, has_text_ids = _select(name, source, DuckDB(temporary), options, temporary)
+        return _select(name, _Log(source, engine, options, cleanup))
+    with ExitStack() as temporary, explained(source):
+        log = _Log(source, DuckDB(temporary), options, temporary)
+        rows, has_text_ids = _select(name, log)
         table = DuckDB.collect(rows, source)
     return nw.from_native(engine.from_arrow(table)).lazy(), has_text_ids
 
 
-def _select(
-    name: str, source: str, engine: DuckDB, options: LogOptions, cleanup: ExitStack
-) -> tuple[nw.LazyFrame[Any], bool]:
+def _select(name: str, log: _Log) -> tuple[nw.LazyFrame[Any], bool]:
     """Select canonical columns; dots in names of nested fields mean something to some engines."""
 
     def undot(path: str) -> str:
         return path.replace(".", "/")
 
-    relation, has_text_ids = READERS[name](source, engine, options, cleanup)
+    relation, has_text_ids = READERS[name](log)
     columns = (f"{quote_name(each)} as {quote_name(undot(each))}" for each in relation.columns)
     rows = nw.from_native(relation.project(", ".join(columns))).lazy()
     plain = replace(
-        options,
-        columns={each: undot(own) for each, own in options.columns.items()},
-        context=tuple(map(undot, options.context)),
+        log.options,
+        columns={each: undot(column) for each, column in log.options.columns.items()},
+        context=tuple(map(undot, log.options.context)),
     )
     return select_columns(rows, plain), has_text_ids
-
-
-def _check_columns(title: str, expected: Sequence[str], present: Sequence[str]) -> None:
-    missing = [name for name in expected if name not in present]
-    if missing:
-        shown = ", ".join(present[:12]) + (", …" if len(present) > 12 else "")
-        raise DataError(
-            f"no column {' and '.join(map(repr, missing))}, which {title} has: expected "
-            f"{', '.join(expected)} among the columns, found {shown}"
-        )
 
 
 def _quote_text(text: str) -> str:
@@ -155,11 +155,9 @@ _IMPRESSIONS = """
 
 
 def _join_events(
-    engine: DuckDB,
+    log: _Log,
     pages: str,
     events: str,
-    options: LogOptions,
-    *,
     page_columns: Sequence[str],
     event_columns: Sequence[str] = (),
 ) -> Any:  # noqa: ANN401 (a relation)
@@ -167,28 +165,27 @@ def _join_events(
 
     Parameters
     ----------
-    engine : DuckDB
+    log : _Log
+        Its values say which events count; by default events that are called clicks.
     pages : str
         SQL with one row per page: ``page``, ``items`` (a list of text, in the order shown),
         ``skipped`` (the number of items on earlier pages) and the `page_columns`.
     events : str
-        SQL with one row per event: ``page``, ``item``, ``event``, ``is_impression`` (whether it
-        says that a page without a list showed this item), ``ordinal`` (where on the page) and the
-        `event_columns`.
-    options : LogOptions
-        Its values say which events count; by default events that are called clicks.
+        SQL with one row per event: ``page``, ``item``, ``event``, ``is_impression`` (whether a page
+        without a list showed this item), ``ordinal`` (where on the page) and the `event_columns`.
     page_columns, event_columns : sequence of str
         Columns to pass on, under their names.
     """
-    has_values = bool(options.values)
-    of_page, of_event = map(quote_name, page_columns), [*map(quote_name, event_columns)]
-    return engine.connection.sql(
+    values = log.options.values
+    of_page = map(quote_name, page_columns)
+    of_event = [*map(quote_name, event_columns)]
+    return log.engine.connection.sql(
         _IMPRESSIONS.format(
             pages=pages,
             events=events,
-            event="event" if has_values else "min(event)",
-            by_event=", event" if has_values else "",
-            kinds=", ".join(map(_quote_text, options.values or CLICKS)),
+            event="event" if values else "min(event)",
+            by_event=", event" if values else "",
+            kinds=", ".join(map(_quote_text, values or CLICKS)),
             max_of_events=_append(f"max({name}) as {name}" for name in of_event),
             page_columns=_append(f"shown.{name} as {name}" for name in of_page),
             event_columns=_append(f"acted.{name} as {name}" for name in of_event),
@@ -223,43 +220,32 @@ _UBI_SHOWN = """
 """
 
 
-def _read_ubi(
-    source: str, engine: DuckDB, options: LogOptions, cleanup: ExitStack
-) -> tuple[Any, bool]:
+def _read_ubi(log: _Log) -> tuple[Any, bool]:
     """Read exports of User Behavior Insights: a folder with ``ubi_queries`` and ``ubi_events``.
 
-    A query document has the text of the query and the ids of the hits in the order they were shown;
-    an event document says what was done with one of them. Documents are bare or under ``_source``.
-
-    ===============  ========================================================================
-    ``query_id``     ``user_query``: the same text is the same query, for all users
-    ``session``      ``query_id`` of UBI: one page of results, shown once
-    ``item_id``      each of ``query_response_hit_ids``
-    ``position``     its rank in that list, after the hits of earlier pages; if a document
-                     lists no hits, events called ``impression`` say what was shown, and
-                     ``event_attributes.position.ordinal`` where
-    ``event``        ``action_name`` of events on the session and the item
-    ``client``       ``client_id`` of the query document, if it has one
-    ``timestamp``    of the query document
-    ===============  ========================================================================
-
-    Earlier pages are found from ``query_attributes``: ``from`` or ``start`` (hits that were
-    skipped), or ``page`` (from 1, or from 0 if one is 0) with ``size`` or ``rows`` (hits per page;
-    the longest list of the log by default). Any other field of either document can be mapped:
-    ``context=query_attributes.device``.
+    A query document has the text of the query and the hits in the order they were shown; an event
+    document has an action on one of them. Documents are bare or under ``_source``. Earlier pages
+    are found from ``query_attributes``: ``from`` or ``start`` (hits that were skipped), or ``page``
+    (from 1, or from 0 if one is 0) with ``size`` or ``rows`` (hits per page; the longest list of
+    the log by default). If a document lists no hits, events called ``impression`` have them.
     """
-    exports = _find_exports(source)
+    exports = _find_exports(log.source)
     missing = [name for name, path in exports.items() if path is None]
     if missing:
         beside = " beside the other" if len(missing) == 1 else ""
         raise DataError(f"no {missing[0]}{beside}, expected a folder with both exports")
-    queries, events = (
-        _UbiIndex(engine, find_files(str(path)), name, cleanup) for name, path in exports.items()
-    )
-    page_columns, event_columns = _find_ubi_fields(options, queries, events)
-    if not queries.has(_UBI_HITS):
-        _check_ubi_impressions(engine, queries, events)
-    client = ["client"] if queries.has(_UBI_CLIENT) else []
+    queries, events = (_UbiIndex(replace(log, source=str(exports[name])), name) for name in exports)
+    page_columns, event_columns = _find_ubi_fields(log.options, queries, events)
+    action, ordinal = events.text("action_name"), events.number(_UBI_ORDINAL)
+    if not queries.find(_UBI_HITS):
+        shown = _UBI_SHOWN.format(action=action, impression=IMPRESSION, ordinal=ordinal)
+        if not log.engine.connection.sql(shown).fetchall():
+            raise DataError(
+                f"{queries.source}: no field {_UBI_HITS!r}, and no event {IMPRESSION!r} with a "
+                f"{_UBI_ORDINAL}, so that it is not known what was shown; the fields are "
+                f"{queries.fields}"
+            )
+    client = ["client"] if queries.find(_UBI_CLIENT) else []
     pages = _UBI_PAGES.format(
         id=queries.text("query_id"),
         hits=_ubi_hits(queries),
@@ -272,40 +258,34 @@ def _read_ubi(
     actions = _UBI_EVENTS.format(
         page=events.text("query_id"),
         item=events.text("event_attributes.object.object_id"),
-        event=events.text(options.columns.get("event", "action_name")),
-        ordinal=events.number(_UBI_ORDINAL),
-        action=events.text("action_name"),
+        event=events.text(log.options.columns.get("event", "action_name")),
+        ordinal=ordinal,
+        action=action,
         impression=IMPRESSION,
         mapped=events.select(event_columns),
     )
-    return _join_events(
-        engine, pages, actions, options,
-        page_columns=("query_id", "timestamp", *client, *page_columns),
-        event_columns=event_columns,
-    ), False  # fmt: skip
+    page_columns = ["query_id", "timestamp", *client, *page_columns]
+    return _join_events(log, pages, actions, page_columns, event_columns), False
 
 
 class _UbiIndex:
     """One exported index as a view of DuckDB: its documents, bare or under ``_source``."""
 
-    def __init__(self, engine: DuckDB, files: Files, name: str, cleanup: ExitStack) -> None:
-        self.name = name
-        self.source = files.name
-        relation = engine.scan(files.unpack(engine.unpacks, cleanup))
+    def __init__(self, log: _Log, name: str) -> None:
+        self.name, self.source = name, log.source
+        relation = log.engine.scan(log.find_files())
         relation.create_view(name)
         self._types = dict(zip(relation.columns, relation.types, strict=True))
         self._prefix = "_source." if "_source" in self._types else ""
-
-    def has(self, path: str) -> bool:
-        return self._find(path) is not None
+        self.fields = ", ".join(self._types)
 
     def get(self, path: str, default: str | None = None) -> str:
         """Return the SQL expression of a field, or `default` if there is none."""
-        expression = self._find(path) or default
+        expression = self.find(path) or default
         if expression is None:
             raise DataError(
                 f"{self.source}: no field {path!r}, which an export of {self.name} has; the "
-                f"fields are {self.fields()}"
+                f"fields are {self.fields}"
             )
         return expression
 
@@ -319,10 +299,8 @@ class _UbiIndex:
     def select(self, paths: Iterable[str]) -> str:
         return _append(f"{self.text(path)} as {quote_name(path)}" for path in paths)
 
-    def fields(self) -> str:
-        return ", ".join(self._types)
-
-    def _find(self, path: str) -> str | None:
+    def find(self, path: str) -> str | None:
+        """Return the SQL expression of a field, None if there is none."""
         parts = (self._prefix + path).split(".")
         dotted = ".".join(parts)
         if dotted in self._types:  # flattened, as in exports to CSV
@@ -349,7 +327,7 @@ def _ubi_hits(queries: _UbiIndex) -> str:
 def _ubi_skipped(queries: _UbiIndex) -> str:
     """Return the number of hits on the pages before a document."""
     offsets = [queries.number(f"query_attributes.{name}") for name in ("from", "start")]
-    if queries.has("query_attributes.page"):
+    if queries.find("query_attributes.page"):
         page = queries.number("query_attributes.page")
         sizes = ", ".join(queries.number(f"query_attributes.{name}") for name in ("size", "rows"))
         offsets.append(_UBI_SKIPPED.format(page=page, sizes=sizes, hits=_ubi_hits(queries)))
@@ -365,31 +343,16 @@ def _find_ubi_fields(
     for name in find_mapped_names(options):
         if name in _UBI_COLUMNS:
             continue
-        if queries.has(name):
+        if queries.find(name):
             page_columns.append(name)
-        elif events.has(name):
+        elif events.find(name):
             event_columns.append(name)
         else:
             raise DataError(
-                f"no field {name!r}: the fields of {queries.name} are {queries.fields()}, those "
-                f"of {events.name} are {events.fields()} (a field within one is written a.b)"
+                f"no field {name!r}: the fields of {queries.name} are {queries.fields}, those "
+                f"of {events.name} are {events.fields} (a field within one is written a.b)"
             )
     return page_columns, event_columns
-
-
-def _check_ubi_impressions(engine: DuckDB, queries: _UbiIndex, events: _UbiIndex) -> None:
-    """Reject exports in which neither hits nor events say what was shown."""
-    shown = _UBI_SHOWN.format(
-        action=events.text("action_name"),
-        impression=IMPRESSION,
-        ordinal=events.number(_UBI_ORDINAL),
-    )
-    if not engine.connection.sql(shown).fetchall():
-        raise DataError(
-            f"{queries.source}: no field {_UBI_HITS!r}, and no event {IMPRESSION!r} with a "
-            f"{_UBI_ORDINAL}, so that nothing says what was shown; the fields are "
-            f"{queries.fields()}"
-        )
 
 
 def _find_exports(source: str) -> dict[str, Path | None]:
@@ -407,7 +370,7 @@ def _find_exports(source: str) -> dict[str, Path | None]:
 
 _METARANK_KINDS = ("item", "user", "ranking", "interaction")
 _METARANK_TEXTS = ("event", "id", "timestamp", "user", "ranking", "type", "item")
-_METARANK_FORMAT = JsonLines("jsonl", (".jsonl", ".ndjson", ".json"))
+_METARANK_FORMAT = next(each for each in FORMATS if each.name == "jsonl")
 _METARANK_PAGES = """
     select id as page, json_extract_string(items, '$[*].id') as items, 0 as skipped,
            {query} as query_id, "user" as client, timestamp {mapped}
@@ -419,46 +382,33 @@ _METARANK_EVENTS = """
 """
 
 
-def _read_metarank(
-    source: str, engine: DuckDB, options: LogOptions, cleanup: ExitStack
-) -> tuple[Any, bool]:
+def _read_metarank(log: _Log) -> tuple[Any, bool]:
     """Read events of Metarank: JSON lines with ``ranking`` and ``interaction`` among them.
-
-    ==============  ====================================================================
-    ``query_id``    the field ``query`` of the ranking
-    ``session``     the ``id`` of the ranking: one page of results
-    ``item_id``     each of its ``items``
-    ``position``    its place in that list, from 1
-    ``event``       the ``type`` of an interaction that names the ranking and the item
-    ``client``      the ``user`` of the ranking
-    ``timestamp``   of the ranking
-    ==============  ====================================================================
 
     Interactions without a ranking happened elsewhere, and are left out. Metarank's ``session`` is
     not read. ``fields.NAME`` of the ranking can be mapped: ``context=fields.source``.
     """
-    files = find_files(source, _METARANK_FORMAT).unpack(engine.unpacks, cleanup)
+    files, connection = log.find_files(_METARANK_FORMAT), log.engine.connection
     _check_metarank_line(read_first_line(files.paths[0]))
-    engine.connection.read_json(
+    connection.read_json(
         list(files.paths),
         format="newline_delimited",
         columns=dict.fromkeys(_METARANK_TEXTS, "VARCHAR") | {"items": "JSON", "fields": "JSON"},
     ).create_view("metarank")
     query = _metarank_field("fields.query")
-    if "query_id" not in options.columns:
+    if "query_id" not in log.options.columns:
         with_query = f"from metarank where event = 'ranking' and {query} is not null limit 1"
-        if not engine.connection.sql(f"select 1 {with_query}").fetchall():
+        if not connection.sql(f"select 1 {with_query}").fetchall():
             raise DataError(
                 "no ranking has a field 'query': name the field that rankings of the same kind "
                 "share with columns={'query_id': 'fields.…'} (--columns query_id=fields.…), or "
                 "'session' if each ranking is a query of its own"
             )
-    mapped = [name for name in find_mapped_names(options) if name.startswith("fields.")]
+    mapped = [name for name in find_mapped_names(log.options) if name.startswith("fields.")]
     select = _append(f"{_metarank_field(name)} as {quote_name(name)}" for name in mapped)
-    return _join_events(
-        engine, _METARANK_PAGES.format(query=query, mapped=select), _METARANK_EVENTS, options,
-        page_columns=("query_id", "client", "timestamp", *mapped),
-    ), False  # fmt: skip
+    pages = _METARANK_PAGES.format(query=query, mapped=select)
+    columns = ("query_id", "client", "timestamp", *mapped)
+    return _join_events(log, pages, _METARANK_EVENTS, columns), False
 
 
 def _metarank_field(name: str) -> str:
@@ -486,7 +436,7 @@ def _check_metarank_line(line: str | None) -> None:
 
 # -- Yandex
 
-_YANDEX_FORMAT = Delimited("tsv", ("", ".tsv", ".txt"), "\t")
+_YANDEX_FORMAT = Format("tsv", ("", ".tsv", ".txt"), "\t", (".gz",))
 _YANDEX_PAGES = """
     select f[1] || '/' || f[4] as page, [split_part(pair, ',', 1) for pair in f[7:]] as items,
            0 as skipped, f[5] as query_id, f[2] as timestamp, f[1] as "SessionID",
@@ -500,24 +450,14 @@ _YANDEX_EVENTS = """
 """
 
 
-def _read_yandex(
-    source: str, engine: DuckDB, options: LogOptions, cleanup: ExitStack
-) -> tuple[Any, bool]:
+def _read_yandex(log: _Log) -> tuple[Any, bool]:
     """Read Yandex' personalised web search (Kaggle, 2013): ``train`` and ``test``.
 
-    ==========  =================================================================
-    M           SessionID, M, Day, USERID
-    Q           SessionID, TimePassed, Q, SERPID, QueryID, ListOfTerms, and
-                URLID,DomainID of each result in the order shown
-    T           as Q, for a query of the challenge whose clicks are withheld
-    C           SessionID, TimePassed, C, SERPID, URLID
-    ==========  =================================================================
-
-    A Q is a page, and its ``session`` is SessionID/SERPID. A T is left out: its clicks are not
-    known. ``timestamp`` is TimePassed, in an unknown unit. ``SessionID`` and ``TimePassed`` can be
-    mapped.
+    A line has SessionID, TimePassed, its kind (Q for a page, C for a click), SERPID, and then
+    QueryID, terms and results of a page, or the URLID of a click. Pages whose clicks are withheld
+    (T) are left out.
     """
-    files = find_files(source, _YANDEX_FORMAT).unpack(engine.unpacks, cleanup)
+    files = log.find_files(_YANDEX_FORMAT)
     line = read_first_line(files.paths[0])
     parts = [] if line is None else line.split("\t")
     if line is not None and parts[1:2] != ["M"] and parts[2:3] not in (["Q"], ["T"], ["C"]):
@@ -525,7 +465,7 @@ def _read_yandex(
             "the first line is none of Yandex' log: expected tab-separated values with M second, "
             f"or Q, T or C third, found {line[:60]!r}"
         )
-    lines = engine.connection.read_csv(
+    lines = log.engine.connection.read_csv(
         list(files.paths),
         sep="\x01",  # occurs in no line, so that a line is one value
         quotechar="",
@@ -536,12 +476,21 @@ def _read_yandex(
     )
     lines.project("string_split(line, chr(9)) as f").create_view("yandex")
     columns = ("query_id", "timestamp", "SessionID", "TimePassed")
-    return _join_events(
-        engine, _YANDEX_PAGES, _YANDEX_EVENTS, options, page_columns=columns
-    ), True  # fmt: skip
+    return _join_events(log, _YANDEX_PAGES, _YANDEX_EVENTS, columns), True
 
 
-# -- Baidu-ULTR
+# -- logs with one row per result shown
+
+
+def _check_columns(title: str, expected: Sequence[str], present: Sequence[str]) -> None:
+    missing = [name for name in expected if name not in present]
+    if missing:
+        shown = ", ".join(present[:12]) + (", …" if len(present) > 12 else "")
+        raise DataError(
+            f"no column {' and '.join(map(repr, missing))}, which {title} has: expected "
+            f"{', '.join(expected)} among the columns, found {shown}"
+        )
+
 
 _BAIDU_NAMES = {
     "query_id": "query_id", "item_id": "url_md5", "position": "position", "click": "click",
@@ -549,119 +498,76 @@ _BAIDU_NAMES = {
 _BAIDU_PAGE = "query_no"  # of a file, in which query_id may come again
 
 
-def _read_baidu_ultr(
-    source: str, engine: DuckDB, options: LogOptions, cleanup: ExitStack
-) -> tuple[Any, bool]:
+def _read_baidu_ultr(log: _Log) -> tuple[Any, bool]:
     """Read Baidu-ULTR as the University of Amsterdam publishes it: Feather files of clicks.
 
-    =============  ====================================================================
-    ``query_id``   as it is
-    ``item_id``    ``url_md5``
-    ``position``   as it is: among the results that are left, so not always where Baidu
-                   showed them
-    ``click``      as it is
-    ``session``    the page: a row of lists, or the rows of one ``query_no`` of a file
-    =============  ====================================================================
-
     The files ``part-*_split-*.feather`` have one row per document; the library ``datasets`` turns
-    them into one row per page, with lists. Both are read, and Parquet too. Other columns can be
-    mapped: ``query_id=query_md5``, ``context=media_type``.
+    them into one row per page, with lists. Both are read, and Parquet too.
     """
-    from pyarrow import dataset  # noqa: PLC0415 (heavy, only where used)
-
-    files = find_files(source).unpack(engine.unpacks, cleanup)
-    if not isinstance(files.format, Feather | Parquet):
+    files = log.find_files()
+    if files.format.name not in {"feather", "parquet"}:
         raise DataError(f"a {files.format.name} file, expected Feather or Parquet")
     parts = [path for path in files.paths if Path(path).name.startswith("part-")]
+    mapped = find_mapped_names(log.options)
     selects = []
     for number, path in enumerate(parts or files.paths):  # not validation.feather beside them
-        data = dataset.dataset(path, format=files.format.name)
+        data = replace(files, paths=(path,)).open()
         _check_columns("Baidu-ULTR", tuple(_BAIDU_NAMES.values()), data.schema.names)
-        selects.append(_register_baidu(engine, number, data, options))
-    return engine.connection.sql(" union all by name ".join(selects)), False
+        # DuckDB cannot read the vectors of other columns.
+        needed = {*_BAIDU_NAMES.values(), _BAIDU_PAGE, *mapped}
+        schema = pa.schema([field for field in data.schema if field.name in needed])
+        view = f"baidu_{number}"
+        log.engine.connection.register(view, data.replace_schema(schema))
+        is_list = {field.name: "list" in str(field.type) for field in schema}
+        names = _BAIDU_NAMES | {name: name for name in mapped if name in is_list}
+        columns = [
+            (f"unnest({quote_name(column)})" if is_list[column] else quote_name(column))
+            + f" as {quote_name(name)}"
+            for name, column in names.items()
+        ]
+        if is_list[_BAIDU_NAMES["click"]]:
+            columns.append(f"'{number}/' || page as session")
+            view = f"(select *, row_number() over () as page from {view})"  # noqa: S608 (our view)
+        elif _BAIDU_PAGE in is_list:
+            columns.append(f"'{number}/' || {_BAIDU_PAGE} as session")
+        selects.append(f"select {', '.join(columns)} from {view}")  # noqa: S608 (quoted names)
+    return log.engine.connection.sql(" union all by name ".join(selects)), False
 
-
-def _register_baidu(engine: DuckDB, number: int, data: Any, options: LogOptions) -> str:  # noqa: ANN401 (a dataset)
-    """Make a file a view, without vectors that DuckDB cannot read; return the SQL of its rows."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
-    mapped = find_mapped_names(options)
-    needed = {*_BAIDU_NAMES.values(), _BAIDU_PAGE, *mapped}
-    schema: pa.Schema = pa.schema([field for field in data.schema if field.name in needed])
-    view = f"baidu_{number}"
-    engine.connection.register(view, data.replace_schema(schema))
-    is_list = {
-        field.name: pa.types.is_list(field.type) or pa.types.is_large_list(field.type)
-        for field in schema
-    }
-    names = _BAIDU_NAMES | {own: own for own in mapped if own in is_list}
-    columns = [
-        (f"unnest({quote_name(own)})" if is_list[own] else quote_name(own))
-        + f" as {quote_name(name)}"
-        for name, own in names.items()
-    ]
-    if is_list[_BAIDU_NAMES["click"]]:
-        columns.append(f"'{number}/' || page as session")
-        view = f"(select *, row_number() over () as page from {view})"  # noqa: S608 (our view)
-    elif _BAIDU_PAGE in is_list:
-        columns.append(f"'{number}/' || {_BAIDU_PAGE} as session")
-    return f"select {', '.join(columns)} from {view}"  # noqa: S608 (names are quoted)
-
-
-# -- Open Bandit and Expedia
 
 _BANDIT_EXPECTED = ("timestamp", "item_id", "position", "click", "propensity_score")
 _BANDIT_POLICIES = ("random", "bts")
 _BANDIT_ITEMS = "item_context"  # the file of the items' features
 
 
-def _read_open_bandit(
-    source: str, engine: DuckDB, options: LogOptions, cleanup: ExitStack
-) -> tuple[Any, bool]:
+def _read_open_bandit(log: _Log) -> tuple[Any, bool]:
     """Read the Open Bandit Dataset (ZOZO, 2020): ``random/all/all.csv`` and the like.
 
-    =============  ====================================================================
-    ``query_id``   the campaign, by the name of the file: ``all``, ``men`` or ``women``
-    ``policy``     the folder of the file: ``random`` or ``bts``
-    others         ``item_id``, ``position`` (from left to right), ``click`` and
-                   ``timestamp`` as they are
-    =============  ====================================================================
-
+    The name of the file is the campaign, which is the query; its folder is the policy.
     ``propensity_score`` is the probability that the policy chose the item for the position, not
-    that a user examined it, and is not read. Any column can be mapped: ``context=user_feature_0``.
+    that a user examined it, and is not read.
     """
-    files = find_files(source)
-    campaigns = {path: Path(path).name.split(".")[0] for path in files.paths}
-    relation = None
-    for path, campaign in campaigns.items():
+    files = log.find_files()
+    selects: list[str] = []
+    original_paths = map(Path, find_files(log.source).paths)
+    for path, original in zip(files.paths, original_paths, strict=True):
+        campaign = original.name.split(".")[0]
         if campaign == _BANDIT_ITEMS:
             continue
-        part = replace(files, paths=(path,)).unpack(engine.unpacks, cleanup)
-        rows = engine.scan(part)
+        rows = log.engine.scan(replace(files, paths=(path,)))
         _check_columns("the Open Bandit Dataset", _BANDIT_EXPECTED, rows.columns)
-        mapped = sorted({name for name in find_mapped_names(options) if name in rows.columns})
-        names = dict.fromkeys((*_BANDIT_EXPECTED[:4], *mapped))
-        policy = _quote_text(_find_bandit_policy(path))
-        rows = rows.project(
-            ", ".join(map(quote_name, names))
-            + f", {_quote_text(campaign)} as query_id, {policy} as policy"
-        )
-        relation = rows if relation is None else relation.union(rows)
-    if relation is None:
+        folders = [each for each in original.parent.parts if each in _BANDIT_POLICIES]
+        if not folders:
+            raise DataError(
+                f"{original} is in no folder {' or '.join(_BANDIT_POLICIES)}, which names the "
+                "policy: keep the folders of the archive"
+            )
+        values = f"{_quote_text(campaign)} as query_id, {_quote_text(folders[-1])} as policy"
+        view = f"bandit_{len(selects)}"
+        rows.project(f"*, {values}").create_view(view)
+        selects.append(f"from {view}")
+    if not selects:
         raise DataError("only item_context, expected impressions such as random/all/all.csv")
-    return relation, files.format.has_text_ids
-
-
-def _find_bandit_policy(path: str) -> str:
-    """Return the nearest folder that has the name of a policy."""
-    folders = reversed(Path(path).absolute().parent.parts)
-    policy = next((folder for folder in folders if folder in _BANDIT_POLICIES), None)
-    if policy is None:
-        raise DataError(
-            f"{path} is in no folder {' or '.join(_BANDIT_POLICIES)}, which names the policy: keep "
-            "the folders of the archive"
-        )
-    return policy
+    return log.engine.connection.sql(" union all by name ".join(selects)), files.has_text_ids
 
 
 _EXPEDIA_EXPECTED = (
@@ -677,30 +583,15 @@ _EXPEDIA_SELECT = """
 """
 
 
-def _read_expedia(
-    source: str, engine: DuckDB, options: LogOptions, cleanup: ExitStack  # noqa: ARG001 (as others)
-) -> tuple[Any, bool]:  # fmt: skip
+def _read_expedia(log: _Log) -> tuple[Any, bool]:
     """Read Expedia's hotel searches (Kaggle, ICDM 2013): ``train.csv``, one row per hotel shown.
 
-    =============  ====================================================================
-    ``query_id``   ``srch_destination_id``, which many searches share
-    ``session``    ``srch_id``: one page of results
-    ``item_id``    ``prop_id``
-    ``position``   as it is
-    ``click``      ``click_bool``
-    ``event``      ``booking`` if ``booking_bool``, else ``click`` if ``click_bool``: one
-                   event, so that a booking has its own value
-    ``policy``     ``random`` if ``random_bool`` (the page was sorted at random), else
-                   ``expedia``
-    ``timestamp``  ``date_time``
-    =============  ====================================================================
-
-    Any column can be mapped: ``query_id=srch_id`` makes each search a query of its own.
+    A destination is a query, which many searches share; a search is a session.
     """
-    files = find_files(source)
-    rows = engine.scan(files.unpack(engine.unpacks, cleanup))
+    files = log.find_files()
+    rows = log.engine.scan(files)
     _check_columns("Expedia's train.csv", _EXPEDIA_EXPECTED, rows.columns)
-    return rows.project(_EXPEDIA_SELECT), files.format.has_text_ids
+    return rows.project(_EXPEDIA_SELECT), files.has_text_ids
 
 
 READERS: dict[str, Reader] = {

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
+from pyarrow import dataset as arrow
 
 from countersample._environment import need
 from countersample._params import choice, whole_number
@@ -30,8 +32,6 @@ from countersample.logs.tally import check_sessions, find_problems, find_session
 
 if TYPE_CHECKING:
     from os import PathLike
-
-    import pyarrow as pa
 
     from countersample.logs.exposure import ClickProbabilities, Examination
     from countersample.logs.impressions import Impressions
@@ -117,7 +117,7 @@ def write_training_shards(
         pairs = weigh_pairs(groups, sessions, examined, _mean_value(log, groups))
         if not (examination.beta > 0).any():
             pairs = pairs.drop("by_chance")
-        with engine.explained(os.fspath(path)):
+        with explained(os.fspath(path)):
             _write(pairs.to_native(), items.to_native(), names, os.fspath(path), n_shards)
     return report
 
@@ -141,14 +141,11 @@ def read_training_shards(
     log : ClickLog
         One row per item with clicks.
     """
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-    from pyarrow import dataset as arrow  # noqa: PLC0415
-
     whole_number("world_size", world_size, least=1)
     if whole_number("rank", rank, least=0) >= world_size:
         raise ParameterError(f"rank is {rank}, expected below {world_size}, the world_size")
     name = os.fspath(path)
-    with explained(name, (pa.ArrowException,)):
+    with explained(name):
         system, paths = find_files(name).locate()
         source = paths[0] if len(paths) == 1 else paths
         files = sorted(arrow.dataset(source, format="parquet", filesystem=system).files)
@@ -219,8 +216,6 @@ def _examine(
     propensities: ClickProbabilities | Any,  # noqa: ANN401 (or a curve, or numbers)
 ) -> tuple[nw.LazyFrame[Any], Examination]:
     """Return α and β of each position and context with a known examination, in Spark."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
     by = [name for name in aggregation.group_keys(log.frame) if name not in _IDS]
     places = log.collect(groups.select(*by).unique()).to_pydict()
     n = len(places["position"])
@@ -335,7 +330,6 @@ def _write(pairs: Any, items: Any, names: list[str], path: str, n_shards: int) -
 
 
 def _read_table(table: pa.Table) -> tuple[RankingDataset, ClickLog]:
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
     columns = table.column_names
     for name in (*_IDS, "clicks", "propensity"):

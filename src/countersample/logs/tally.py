@@ -7,23 +7,21 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
+from pyarrow import compute
 
 from countersample.errors import DataError
 from countersample.logs import aggregation
 from countersample.logs.aggregation import Problems
 from countersample.logs.columns import INTEGER
-from countersample.logs.counts import PositionCounts, row_keys
+from countersample.logs.counts import PositionCounts, find_ids
 from countersample.logs.engines import find_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from countersample._arrays import Floats, Ints
@@ -73,21 +71,26 @@ def tally(
         sessions = find_sessions(log)
         if sessions is not None:
             sessions = stack.enter_context(engine.store(sessions, log.source))
-        pairs = _describe_pairs(log, groups, sessions) if with_pairs else None
-        parts: tuple[nw.LazyFrame[Any], ...] = (groups,)
+        pairs = None
+        if with_pairs:
+            n_items = groups.select("item_id").unique().select(n_items=nw.len())
+            totals = (n_items, aggregation.describe_pairs(groups, sessions))
+            pairs = {name: n for frame in totals for name, n in _read_totals(log, frame).items()}
         has_text_items = log.has_text_ids
+        table = None
         if _count_rows(log, groups) > max_groups:
             clicked = engine.store(aggregation.clicked_pairs(groups), log.source)
             parts = aggregation.split_unclicked(groups, stack.enter_context(clicked))
+            table = pa.concat_tables(map(log.collect, parts), promote_options="permissive")
             if has_text_items:  # the ids of all items decide, not only of those that are fetched
                 is_name = ~nw.col("item_id").str.contains(INTEGER)
                 has_text_items = not _count_rows(log, groups.filter(is_name))
-        counts = _assemble(
-            chain.from_iterable(engine.batches(part, log.source) for part in parts),
+        counts = _make_counts(
+            log.collect(groups) if table is None else table,
+            None if sessions is None else log.collect(sessions),
+            n_sessions=n_sessions,
             has_text_ids=log.has_text_ids,
             has_text_items=has_text_items,
-            sessions=None if sessions is None else log.collect(sessions),
-            n_sessions=n_sessions,
         )
         return Tally(problems, counts, pairs)
 
@@ -96,7 +99,7 @@ def check_sessions(log: Impressions) -> None:
     """Reject an aggregated log with impossible sessions."""
     if "sessions" not in log.columns:
         return
-    n_bad = log.collect(aggregation.count_bad_sessions(log.frame))["bad"][0].as_py()
+    n_bad = _read_totals(log, aggregation.count_bad_sessions(log.frame))["bad"]
     if n_bad:
         raise DataError(
             f"{log.source}: sessions is not a whole number from 1 in {n_bad:,} rows, expected the "
@@ -108,10 +111,10 @@ def find_problems(log: Impressions, groups: nw.LazyFrame[Any]) -> Problems:
     """Count impossible rows, and describe them if there are any."""
     if not log.is_aggregated:  # a row is one impression, and the groups count possible rows
         n_rows = _count_rows(log, log.frame)
-        total = log.collect(groups.select(nw.col("impressions").cast(nw.Int64).sum()))
-        if n_rows == int(integers(total["impressions"].fill_null(0))[0]):
+        total = groups.select(nw.col("impressions").cast(nw.Int64).sum())
+        if n_rows == _read_totals(log, total)["impressions"]:
             return Problems(n_rows, 0, 0, 0, 0, 0)
-    return aggregation.read_problems(log.collect(aggregation.describe_rows(log.frame)))
+    return Problems.of(log.collect(aggregation.describe_rows(log.frame)))
 
 
 def find_sessions(log: Impressions) -> nw.LazyFrame[Any] | None:
@@ -122,65 +125,46 @@ def find_sessions(log: Impressions) -> nw.LazyFrame[Any] | None:
     return aggregation.group_sessions(log.frame)
 
 
-def _describe_pairs(
-    log: Impressions, groups: nw.LazyFrame[Any], sessions: nw.LazyFrame[Any] | None
-) -> dict[str, int]:
-    totals = log.collect(aggregation.describe_pairs(groups, sessions))
-    pairs = {name: int(integers(totals[name])[0]) for name in totals.column_names}
-    return {"n_items": _count_rows(log, groups.select("item_id").unique()), **pairs}
-
-
 def _count_rows(log: Impressions, frame: nw.LazyFrame[Any]) -> int:
-    return int(integers(log.collect(frame.select(nw.len().alias("rows")))["rows"])[0])
+    return _read_totals(log, frame.select(rows=nw.len()))["rows"]
+
+
+def _read_totals(log: Impressions, frame: nw.LazyFrame[Any]) -> dict[str, int]:
+    """Return the whole numbers of a frame with one row, 0 if they are null."""
+    (row,) = log.collect(frame).to_pylist()
+    return {name: int(value or 0) for name, value in row.items()}
 
 
 # -- groups as arrays
 
 
-def _assemble(
-    batches: Iterable[pa.RecordBatch],
+def _make_counts(
+    table: pa.Table,
+    sessions: pa.Table | None,
     *,
+    n_sessions: int | None,
     has_text_ids: bool,
     has_text_items: bool,
-    sessions: pa.Table | None,
-    n_sessions: int | None,
 ) -> PositionCounts:
-    """Make counts of groups; groups without ``item_id`` come last, and were never clicked."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
-    chunks: dict[str, list[Any]] = {}
-    for batch in batches:
-        for name in batch.schema.names:
-            column = batch[name]
-            if name in {"query_id", "item_id", "context"}:
-                column = _as_ids(column)
-            elif name == "value":
-                column = column.cast(pa.float64()).to_numpy()
-            else:
-                is_integer = pa.types.is_integer(column.type)
-                column = (column if is_integer else column.cast(pa.int64())).to_numpy()
-            chunks.setdefault(name, []).append(column)
-    ids: dict[str, tuple[NDArray[np.int32], NDArray[Any]]] = {}
-    for name, is_text in (
-        ("query_id", has_text_ids), ("item_id", has_text_items), ("context", False)
-    ):  # fmt: skip
-        if chunks.get(name):
-            ids[name] = encode(pa.chunked_array(chunks.pop(name)), has_text_ids=is_text)
-    query, query_ids = ids["query_id"]
-    no_items = np.zeros(0, np.int32), np.zeros(0, np.int64)  # if nothing was clicked
-    item, item_ids, rest = _add_rest(*ids.get("item_id", no_items), len(query))
-    context, context_ids = ids.get("context", (None, None))
-    numbers = {name: np.concatenate(columns) for name, columns in chunks.items()}
-    if not np.isfinite(numbers.get("value", 0.0)).all():
-        raise DataError("values of clicks add up to infinity: make them smaller")
+    """Make counts of groups; groups whose ``item_id`` is null come last: never clicked."""
+    query, query_ids = encode(table["query_id"], has_text_ids=has_text_ids)
+    item, item_ids = encode(table["item_id"].drop_null(), has_text_ids=has_text_items)
+    item, item_ids, rest = _add_rest(item, item_ids, len(query))
+    context = context_ids = value = per_query = None
+    if "context" in table.column_names:
+        context, context_ids = encode(table["context"], has_text_ids=False)
+    if "value" in table.column_names:
+        value = table["value"].cast(pa.float64()).to_numpy()
+        if not np.isfinite(value).all():
+            raise DataError("values of clicks add up to infinity: make them smaller")
     if sessions is not None:
-        code, ids_of_sessions = encode(sessions["query_id"], has_text_ids=has_text_ids)
-        per_query = np.empty(len(ids_of_sessions))
+        code, ids = encode(sessions["query_id"], has_text_ids=has_text_ids)
+        per_query = np.empty(len(ids))
         per_query[code] = integers(sessions["sessions"])
     return PositionCounts.from_codes(
-        query, item, numbers["position"], numbers["impressions"], numbers["clicks"],
-        query_ids, item_ids, context=context, context_ids=context_ids, value=numbers.get("value"),
-        sessions=None if sessions is None else per_query, n_sessions=n_sessions, rest=rest,
+        query, item, integers(table["position"]), integers(table["impressions"]),
+        integers(table["clicks"]), query_ids, item_ids, context=context, context_ids=context_ids,
+        value=value, sessions=per_query, n_sessions=n_sessions, rest=rest,
     )  # fmt: skip
 
 
@@ -202,13 +186,6 @@ def _add_rest(
     return codes, ids, rest
 
 
-def _as_ids(column: pa.Array | pa.ChunkedArray) -> Any:  # noqa: ANN401 (of the same class)
-    """Return a column of ids as 64-bit integers or text."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
-    return column.cast(pa.int64() if pa.types.is_integer(column.type) else pa.large_string())
-
-
 def encode(
     column: pa.ChunkedArray, *, has_text_ids: bool
 ) -> tuple[NDArray[np.int32], NDArray[Any]]:
@@ -216,10 +193,8 @@ def encode(
 
     Ids of a text file become integers if all of them are written as integers ("7", not "07").
     """
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-    from pyarrow import compute  # noqa: PLC0415
-
-    column = _as_ids(column).dictionary_encode()  # one dictionary for all chunks
+    dtype = pa.int64() if pa.types.is_integer(column.type) else pa.large_string()
+    column = column.cast(dtype).dictionary_encode()  # one dictionary for all chunks
     if not len(column):
         is_text = not pa.types.is_integer(column.type.value_type)
         return np.zeros(0, np.int32), np.zeros(0, np.str_ if is_text else np.int64)
@@ -243,26 +218,24 @@ def encode(
 
 def integers(column: pa.ChunkedArray) -> NDArray[np.int64]:
     """Return whole numbers of any Arrow type as int64."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-
     array: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
     return array
 
 
 def find_rows(table: pa.Table, counts: PositionCounts, *, has_text_ids: bool) -> NDArray[np.int64]:
     """Return the row of `counts` of each group of the same log."""
-    keys = [counts.query, counts.item, counts.position]
     codes = []
-    for name, ids in (("query_id", counts.query_ids), ("item_id", counts.item_ids)):
-        code, distinct = encode(table[name], has_text_ids=has_text_ids and ids.dtype.kind == "i")
-        codes.append(np.searchsorted(ids, distinct)[code])
-    codes.append(table["position"].to_numpy().astype(np.int64))
-    if "context" in table.column_names:
-        code, distinct = encode(table["context"], has_text_ids=False)
-        codes.append(np.searchsorted(counts.context_ids, distinct)[code])
-        keys.append(counts.context)
-    both = row_keys(*(np.concatenate(columns) for columns in zip(keys, codes, strict=True)))
-    return np.searchsorted(both[: len(counts)], both[len(counts) :])
+    for name in ("query", "item", "context"):
+        column = name if name == "context" else f"{name}_id"
+        if column not in table.column_names:  # a log without contexts has one
+            codes.append(np.zeros(len(table), np.int64))
+            continue
+        ids = getattr(counts, f"{name}_ids")
+        is_integer = has_text_ids and ids.dtype.kind == "i"
+        code, distinct = encode(table[column], has_text_ids=is_integer)
+        codes.append(find_ids(distinct, ids)[code])
+    query, item, context = codes
+    return counts.find_rows(query, item, integers(table["position"]), context)
 
 
 # -- sessions one by one
@@ -300,13 +273,10 @@ def find_visits(log: Impressions, counts: PositionCounts) -> Visits | None:
     if "session" not in log.columns or log.is_aggregated:
         return None
     visits = aggregation.visits(log.frame)
-    is_missing = aggregation.mark(nw.col("session").is_null())
-    size = log.collect(
-        visits.select(missing=is_missing).select(nw.len().alias("n"), nw.col("missing").sum())
-    )
-    if integers(size["n"])[0] > MAX_VISITS or integers(size["missing"])[0]:
+    marks = visits.select(n=nw.lit(1), missing=aggregation.mark(nw.col("session").is_null()))
+    size = _read_totals(log, marks.select(nw.col("n").sum(), nw.col("missing").sum()))
+    if size["n"] > MAX_VISITS or size["missing"]:
         return None
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
     seen = log.collect(visits)
     clicks = log.collect(aggregation.clicks_of_sessions(log.frame))

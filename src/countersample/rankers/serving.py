@@ -173,7 +173,7 @@ def read_labelled(serving: SavedScorer, path: str | PathLike[str]) -> RankingDat
     with open_tables(str(path)) as files:
         encoder = serving.preprocessing.encoder
         categories = [] if encoder is None else encoder.categories
-        table = files.format.read(files, as_text=categories)
+        table = files.read(as_text=categories)
         columns = TableColumns.find(serving, table.column_names, None, None)
         check_column(LABEL_COLUMN, table.column_names)
         columns.check_ids(table)
@@ -283,13 +283,13 @@ def rank_file(
         As for `ClickRanker.rank_frame`.
     """
     with open_tables(source) as files, ExitStack() as cleanup:
-        names = files.format.column_names(files)
+        names = files.column_names()
         if not names:
             raise DataError("has no rows, expected at least one")
         columns = TableColumns.find(serving, names, query, item)
         with atomic_path(target) as temporary:
             try:
-                batches = files.format.batches(files, columns.names)
+                batches = files.batches(columns.names)
                 return _write(rank_batches(serving, columns, batches, top), temporary, target)
             except SplitQueryError:
                 batches = _group_rows(files, columns, cleanup.enter_context(temporary_folder()))
@@ -353,7 +353,7 @@ def _group_rows(files: Files, columns: TableColumns, folder: Path) -> Iterator[p
     schema = None
     writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
     with ExitStack() as cleanup:
-        for batch in files.format.batches(files, columns.names):
+        for batch in files.batches(columns.names):
             table = _unify_numbers(pa.Table.from_batches([batch]), columns)
             schema = schema or table.schema
             table = table.cast(schema)
