@@ -5,20 +5,13 @@ Spark runs on a real local cluster, two worker processes beside the driver.
 
 import json
 import lzma
-import os
-import signal
-import subprocess
 import sys
-import threading
-import time
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import csv, dataset, feather, parquet
-from requirements import need
 from small_spark import CLUSTER
 from twins_impressions import as_dict, count, in_full, random_log, rows_of, sessions_of
 
@@ -253,63 +246,6 @@ def test_ids_have_one_type_whether_or_not_their_items_were_clicked(engine, tmp_p
 # -- Spark alone
 
 
-def executors(session):
-    """The process ids of the workers' executors."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes().decode()
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue  # it has ended
-            found[int(entry.name)] = (parent, command)
-    own = {session.sparkContext._gateway.proc.pid}
-    while more := {pid for pid, (parent, _) in found.items() if parent in own} - own:
-        own |= more
-    return {pid for pid in own if "CoarseGrainedExecutorBackend" in found.get(pid, (0, ""))[1]}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
-def test_a_killed_worker_does_not_change_the_counts(cluster):
-    n_rows, slow = 2000, "0 * aggregate(sequence(0, 4999), 0L, (sum, x) -> sum + x)"
-    rows = cluster.range(0, n_rows, 1, 40).selectExpr(
-        "id % 50 as query_id", "id % 7 as item_id", f"1 + id % 5 + {slow} as position",
-        "int(id % 3 = 0 and id % 7 < 5) as click", "id div 5 as session",
-    )  # fmt: skip
-    log = read_impressions(rows)
-    assert log.engine == "spark"
-    result = []
-    counting = threading.Thread(target=lambda: result.append(log.counts(max_groups=0)))
-    before = executors(cluster)
-    assert len(before) == 2
-    tracker = cluster.sparkContext.statusTracker()
-    counting.start()
-
-    def done():
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        return sum(stage.numCompletedTasks for stage in stages if stage is not None)
-
-    while done() < 4:
-        assert counting.is_alive(), "the job ended before a worker could be killed"
-        time.sleep(0.02)
-    victim = min(before)
-    os.kill(victim, signal.SIGKILL)
-    counting.join(timeout=300)
-    assert not counting.is_alive()
-    ids = np.arange(n_rows)
-    never = np.iinfo(np.int64).min
-    item = np.where(ids % 7 < 5, ids % 7, never)  # two of them are never clicked
-    clicked = (ids % 3 == 0) & (ids % 7 < 5)
-    expected = count(zip(*(c.tolist() for c in (ids % 50, item, 1 + ids % 5, clicked)),
-                         strict=True))  # fmt: skip
-    assert as_dict(result[0]) == expected
-    visits = {(row % 50, row // 5) for row in ids.tolist()}
-    assert sessions_of(result[0]) == Counter(query for query, _ in visits)
-    assert victim not in executors(cluster)
-
-
 def test_a_running_session_is_used_and_left_alone(cluster, rng):
     table = random_log(rng, 50)
     with read_impressions(table, engine="spark", master=CLUSTER) as log:
@@ -317,27 +253,6 @@ def test_a_running_session_is_used_and_left_alone(cluster, rng):
     assert cluster.range(3).count() == 3
     with pytest.raises(ParameterError, match=r"runs already, not on local\[1\]"):
         read_impressions(table, engine="spark", master="local[1]")
-
-
-def test_a_java_that_fails(tmp_path):
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\nexit 1\n")
-    java.chmod(0o755)
-    program = (
-        "import pyarrow as pa\n"
-        "from countersample.logs import read_impressions\n"
-        "table = pa.table({n: [1] for n in ('query_id', 'item_id', 'position', 'click')})\n"
-        "read_impressions(table, engine='spark')\n"
-    )  # a process of its own: a Java that runs already would be used
-    need("spark")
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"JAVA_HOME": str(tmp_path)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert run.returncode != 0
-    assert "DataError: Spark did not start on local[*]: " in run.stderr
-    assert "Java 17 or later is installed" in run.stderr
 
 
 def test_without_pyspark(monkeypatch):

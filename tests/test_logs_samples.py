@@ -47,22 +47,6 @@ def test_a_sample_of_queries_has_the_weights_of_the_whole_log(shop, features):
 
 
 @pytest.mark.slow
-def test_a_sample_of_rows_has_not(shop, features):
-    """Half of the rows leave most sessions, and items seem to be shown half as often."""
-    table = parquet.read_table(shop / "impressions.parquet")
-    kept = np.random.default_rng(SEED).random(len(table)) < 0.5
-    half = read_impressions(table.filter(pa.array(kept)))
-    counts, whole = half.counts(), read_impressions(table).counts()
-    assert counts.sessions.sum() > 0.95 * whole.sessions.sum()
-    assert counts.n_impressions < 0.55 * whole.n_impressions
-    clicks = np.array([c.clicks.sum() for c in (counts, whole)])
-    total = np.array([sum(weights(read_impressions(t), features).values())
-                      for t in (table.filter(pa.array(kept)), table)])  # fmt: skip
-    mean = total / clicks
-    assert mean[0] > 1.5 * mean[1]
-
-
-@pytest.mark.slow
 def test_a_sample_has_all_rows_of_as_many_queries(shop):
     log = read_impressions(shop / "impressions.parquet")
     whole = log.counts()

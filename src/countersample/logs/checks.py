@@ -113,31 +113,34 @@ class LogCheck(Tabular):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences about what a person should look at."""
-        counts = self.counts
         problem = self.problems.sentence(has_impressions="impressions" in self.columns)
-        sentences = [
-            *([] if problem is None else [f"{problem}."]),
-            *([] if self.suspicious is None else self.suspicious.sentences()),
-        ]
-        has_unnamed_pages = self.has_events and "session" not in self.columns
-        for is_true, sentence in (
-            (has_unnamed_pages,
-             ("The log has events and no sessions, so each row is one impression, also a click "
-             "beside the row of its impression: name the column that identifies pages of results "
-             "with columns={'session': '…'} (--columns session=…).")),
-            (self.n_without_session, f"{self.n_without_session or 0:,} rows have no session."),
-            (self.n_repeated,
-             (f"{self.n_repeated:,} query-item pairs were shown more often than their query has "
-             "sessions: a session seems to be more than one page of results, or a page to show an "
-             "item twice; give each page its own id.")),
-            (counts.rest is not None,
-             ("The log has so many query-item pairs that pairs without a click are counted "
-             "together per query: estimates from clicks do not change.")),
-            (counts.n_clicks == counts.n_impressions,
-             "Every impression has a click: rows for what was shown and not clicked are missing."),
-            (not counts.n_clicks, "The log has no click: there is nothing to learn from."),
-        ):  # fmt: skip
-            sentences += [sentence] if is_true else []
+        sentences = [] if problem is None else [f"{problem}."]
+        sentences += [] if self.suspicious is None else self.suspicious.sentences()
+        if self.has_events and "session" not in self.columns:
+            sentences.append(
+                "The log has events and no sessions, so each row is one impression, also a click "
+                "beside the row of its impression: name the column that identifies pages of "
+                "results with columns={'session': '…'} (--columns session=…)."
+            )
+        if self.n_without_session:
+            sentences.append(f"{self.n_without_session:,} rows have no session.")
+        if self.n_repeated:
+            sentences.append(
+                f"{self.n_repeated:,} query-item pairs were shown more often than their query has "
+                "sessions: a session seems to be more than one page of results, or a page to show "
+                "an item twice; give each page its own id."
+            )
+        if self.counts.rest is not None:
+            sentences.append(
+                "The log has so many query-item pairs that pairs without a click are counted "
+                "together per query: estimates from clicks do not change."
+            )
+        if self.counts.n_clicks == self.counts.n_impressions:
+            sentences.append(
+                "Every impression has a click: rows for what was shown and not clicked are missing."
+            )
+        if not self.counts.n_clicks:
+            sentences.append("The log has no click: there is nothing to learn from.")
         return tuple(sentences)
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
@@ -198,7 +201,12 @@ class LogCheck(Tabular):
             ("query-item pairs", f"{self.n_pairs:,}, {share:.1f} % seen at several positions"),
         ]
         if counts.has_contexts:
-            rows.append(("contexts", _name_contexts(counts)))
+            shown = np.bincount(counts.context, counts.impressions, len(counts.context_ids))
+            most = np.argsort(-shown, kind="stable")[:_SHOWN_CONTEXTS]
+            texts = [f"{counts.context_ids[k]} ({shown[k]:,.0f} impressions)" for k in most]
+            more = len(counts.context_ids) - len(texts)
+            texts += [f"and {more:,} more"] if more else []
+            rows.append(("contexts", ", ".join(texts)))
         if (counts.value != counts.clicks).any():
             rows.append(("value of the clicks", f"{counts.value.sum():,.6g}"))
         if self.suspicious is not None:
@@ -213,28 +221,14 @@ class LogCheck(Tabular):
                 ("interleaved", f"{self.n_mixed:,} sessions show items of several policies")
             )
         lines = [f"{self.source} ({self.engine})", _text.pairs(rows), "  click rate by position"]
-        positions, impressions, clicks = counts.by_position
+        positions, impressions, clicks = (each[:_SHOWN_POSITIONS] for each in counts.by_position)
         rates = clicks / impressions
-        highest = max(rates[:_SHOWN_POSITIONS].max(), 1e-12)
-        lines += [
-            f"    {position:>4}  {_text.bar(rate / highest)}  {100 * rate:6.2f} % of {total:,} "
-            "impressions"
-            for position, rate, total in zip(
-                positions[:_SHOWN_POSITIONS], rates, impressions, strict=False
-            )
-        ]
-        if len(positions) > _SHOWN_POSITIONS:
-            lines.append(f"    and {len(positions) - _SHOWN_POSITIONS:,} more positions")
-        return "\n".join(lines)
-
-
-def _name_contexts(counts: PositionCounts) -> str:
-    """Return the contexts with the most impressions, in words."""
-    shown = np.bincount(counts.context, counts.impressions, len(counts.context_ids))
-    order = np.argsort(-shown, kind="stable")
-    texts = [f"{counts.context_ids[k]} ({shown[k]:,.0f} impressions)" for k in order]
-    more = len(texts) - _SHOWN_CONTEXTS
-    return ", ".join(texts[:_SHOWN_CONTEXTS] + ([f"and {more:,} more"] if more > 0 else []))
+        highest = max(rates.max(), 1e-12)
+        for position, rate, total in zip(positions, rates, impressions, strict=True):
+            bar = _text.bar(rate / highest)
+            lines.append(f"    {position:>4}  {bar}  {100 * rate:6.2f} % of {total:,} impressions")
+        n_more = len(counts.by_position[0]) - len(positions)
+        return "\n".join([*lines, *([f"    and {n_more:,} more positions"] if n_more else [])])
 
 
 def check(

@@ -256,11 +256,6 @@ def _merge_events(frame: nw.LazyFrame[Any], values: Mapping[str, float]) -> nw.L
     its distinct events. Rows without a session are one impression each.
     """
     columns = frame.collect_schema().names()
-    if "event" not in columns:
-        raise DataError(
-            "no column 'event', which the values of events need: name it with "
-            "columns={'event': '…'} (--columns event=…)"
-        )
     events = {f"event_{k}": event for k, event in enumerate(values)}
     marks = {
         name: nw.when(nw.col("event") == event).then(nw.lit(1)).otherwise(nw.lit(0))

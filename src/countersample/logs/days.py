@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _EPOCH = date(1970, 1, 1)
 _ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBER = re.compile(r"\d+(\.\d*)?")
-_DURATION = re.compile(r"([1-9]\d*)\s*([dw])", re.IGNORECASE)
+_DURATION = re.compile(r"([1-9]\d{0,4})\s*([dw])", re.IGNORECASE)
 #: Smaller numbers are no seconds since 1970; each further unit (ms, µs, ns) is a thousandth.
 _MIN_SECONDS = 1e8
 _SECONDS_PER_DAY = 86_400
@@ -78,13 +78,7 @@ class Days:
         if options.holdout_from is not None:
             first = parse_day(options.holdout_from, "holdout_from")
         elif last is not None:
-            try:
-                first = self.days[-1] - (parse_days(last, "holdout_last") - timedelta(days=1))
-            except OverflowError:  # before the year 1
-                raise ParameterError(
-                    f"holdout_last is {last!r}, expected less than the log has, which is of "
-                    f"{self.days[0]} to {self.days[-1]}"
-                ) from None
+            first = self.days[-1] - (parse_days(last, "holdout_last") - timedelta(days=1))
         else:
             return self.usual_cut(options.holdout)
         if not self.days[0] < first <= self.days[-1]:
@@ -266,6 +260,6 @@ def _find_rows(part: PositionCounts, whole: PositionCounts) -> tuple[Ints, Ints]
     places = query[part.query], part.position, context[part.context]
     rows = whole.find_rows(places[0], np.where(item < 0, rest, item), *places[1:])
     if whole.rest is not None and (rows < 0).any():  # the item was clicked for another query
-        rows = np.where(rows < 0, whole.find_rows(places[0], np.full_like(item, rest), *places[1:]),
-                        rows)  # fmt: skip
+        in_rest = whole.find_rows(places[0], np.full_like(item, rest), *places[1:])
+        rows = np.where(rows < 0, in_rest, rows)
     return rows, query

@@ -57,8 +57,6 @@ class Engine(ABC):
     implementations: ClassVar[tuple[nw.Implementation, ...]]
     #: The fields of `LogOptions` that are settings of this engine.
     settings: ClassVar[tuple[str, ...]] = ()
-    #: The endings of compressed text that the engine reads by itself.
-    unpacks: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def __init__(self, cleanup: ExitStack, **settings: Any) -> None:  # noqa: ANN401 (of LogOptions)
@@ -110,7 +108,6 @@ class DuckDB(Engine):
     name = "duckdb"
     implementations = (nw.Implementation.DUCKDB,)
     settings = ("memory_limit", "temp_dir")
-    unpacks = (".gz", ".zst")
 
     def __init__(
         self,
@@ -194,7 +191,6 @@ class Spark(Engine):
     name = "spark"
     implementations = (nw.Implementation.PYSPARK, nw.Implementation.PYSPARK_CONNECT)
     settings = ("master",)
-    unpacks = (".gz", ".bz2")
 
     def __init__(self, cleanup: ExitStack, *, master: str | None = None) -> None:
         sql = need("pyspark.sql")

@@ -421,19 +421,12 @@ def _warn_if_changing(name: str, mean: Floats, spread: Floats) -> list[str]:
     is_changing = spread[has_value] > 0
     if is_changing.mean() <= _NOTABLE_SHARE:
         return []
-    between = float(mean[has_value].std())
-    size = (
-        f", by {spread[has_value][is_changing].mean() / between:.2g} standard deviations between "
-        "pairs on average,"
-        if between
-        else ""
-    )
-    sentence = (
-        f"The log's own {name!r} differs{size} between impressions of the same query and item in "
+    warning = (
+        f"The log's own {name!r} differs between impressions of the same query and item in "
         f"{is_changing.mean():.0%} of the pairs. A pair has the mean: changes from user to user or "
         "from day to day are not learned."
     )
-    return [sentence]
+    return [warning]
 
 
 # -- all tables together

@@ -27,7 +27,7 @@ from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.logs.columns import MIXED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from pyarrow.csv import ParseOptions
     from pyarrow.dataset import Dataset
@@ -99,30 +99,21 @@ def _library_errors() -> tuple[type[Exception], ...]:
 
 @dataclass(frozen=True)
 class Format:
-    """A file format: its name, the endings of its files, and how they are compressed.
+    """A file format: its name, the endings of its files, and the delimiter of text without types.
 
-    Attributes
-    ----------
-    name : str
-    endings : tuple of str
-        The usual ending first.
-    delimiter : str
-        The character between two values of a line, for text without types.
-    unpacks : tuple of str
-        The endings of compressed files that a reader may decompress by itself.
+    All readers decompress text with the ending ``.gz`` by themselves, and no other files.
     """
 
     name: str
     endings: tuple[str, ...]
     delimiter: str = ""
-    unpacks: tuple[str, ...] = ()
 
 
 FORMATS = (
     Format("parquet", (".parquet", ".pq")),
-    Format("csv", (".csv",), ",", (".gz", ".bz2")),
-    Format("tsv", (".tsv",), "\t", (".gz", ".bz2")),
-    Format("jsonl", (".jsonl", ".ndjson", ".json"), unpacks=(".gz", ".zst")),
+    Format("csv", (".csv",), ","),
+    Format("tsv", (".tsv",), "\t"),
+    Format("jsonl", (".jsonl", ".ndjson", ".json")),
     Format("feather", (".feather",)),
 )
 
@@ -159,15 +150,14 @@ class Files:
         system, path = fs.FileSystem.from_uri(self.paths[0])
         return system, [path]
 
-    def unpack(self, readable: Iterable[str], cleanup: ExitStack) -> Files:
-        """Decompress the files if one has an ending that is not among the readable ones.
+    def unpack(self, cleanup: ExitStack) -> Files:
+        """Decompress the files if one is compressed in a way that not all readers know.
 
         All files go to a temporary folder, in the same partitions; `cleanup` removes it.
         """
-        unreadable = {*COMPRESSED_SUFFIXES}.difference(
-            {*readable}.intersection(self.format.unpacks)
-        )
-        if self.is_remote or not any(Path(path).suffix in unreadable for path in self.paths):
+        suffixes = {Path(path).suffix for path in self.paths}.intersection(COMPRESSED_SUFFIXES)
+        is_text = self.format.name in {"csv", "tsv", "jsonl"}
+        if self.is_remote or not suffixes or (is_text and suffixes == {".gz"}):
             return self
         folder = cleanup.enter_context(temporary_folder())
         paths = []
@@ -289,12 +279,9 @@ class Files:
 
 @contextmanager
 def open_tables(source: str) -> Iterator[Files]:
-    """Find the files of a table that is read into memory, and name the source in every error.
-
-    Files that Arrow or DuckDB cannot decompress are decompressed while the block runs.
-    """
+    """Find and decompress the files of a table, and name the source in every error of the block."""
     with explained(source), ExitStack() as cleanup:
-        yield find_files(source).unpack((".gz", ".bz2", ".zst"), cleanup)
+        yield find_files(source).unpack(cleanup)
 
 
 def find_files(source: str, file_format: Format | None = None) -> Files:
@@ -343,16 +330,6 @@ def find_format(name: str, formats: Sequence[Format] = FORMATS) -> Format | None
         suffixes = suffixes[:-1]
     ending = suffixes[-1].lower() if suffixes else ""
     return next((each for each in formats if ending in each.endings), None)
-
-
-def read_first_line(path: str) -> str | None:
-    """Return the first line of a text file, at most 64 kB; None for a remote file."""
-    if "://" in path:
-        return None
-    buffer = bytearray(1 << 16)
-    with open_source(path) as source:
-        count = source.readinto(memoryview(buffer))
-    return buffer[:count].decode("utf-8", errors="replace").split("\n", 1)[0].rstrip("\r")
 
 
 def quote_name(name: str) -> str:
@@ -414,8 +391,6 @@ def _open_delimited(files: Files) -> Dataset:
     for path in paths:
         with explained(path):
             names = form.inspect(path, system).names
-        if any("\0" in name for name in names):  # DuckDB sees only the start of such a name
-            raise DataError(f"{path}: the name of a column has the character NUL: rename it")
         first = first or names
         if sorted(names) != sorted(first):
             raise DataError(

@@ -22,7 +22,7 @@ from countersample.logs.checks import LogCheck, check, describe_sessions, withou
 from countersample.logs.columns import FEATURE, prepare_rows, select_columns
 from countersample.logs.days import Days, find_clock, find_days, parse_days, weighted_days
 from countersample.logs.engines import ENGINES, check_types, find_engine, start_engine
-from countersample.logs.files import JOINED_QUERIES, TEXT_IDS, explained, find_files
+from countersample.logs.files import JOINED_QUERIES, explained, find_files
 from countersample.logs.joins import RowPropensities
 from countersample.logs.readers import find_reader, open_with_reader
 from countersample.logs.tally import (
@@ -251,16 +251,14 @@ class Impressions(AbstractContextManager["Impressions"]):
 
     def days(self) -> Days:
         """Return the days of the log and the rows of each; computed once per log."""
-        if "days" not in self._cache:
-            self._cache["days"] = find_days(self)
-        days: Days = self._cache["days"]
+        days: Days = self._cache.get("days") or find_days(self)
+        self._cache["days"] = days
         return days
 
     def clock(self) -> Clock:
         """Return how the day of a row is computed from its timestamp."""
-        if "clock" not in self._cache:
-            self._cache["clock"] = find_clock(self)
-        clock: Clock = self._cache["clock"]
+        clock: Clock = self._cache.get("clock") or find_clock(self)
+        self._cache["clock"] = clock
         return clock
 
     def of_days(self, *, since: date | None = None, until: date | None = None) -> Impressions:
@@ -367,7 +365,7 @@ def _read_files(source: str, options: LogOptions, cleanup: ExitStack) -> Impress
     engine = start_engine(find_engine(options.engine or _DEFAULT_ENGINE), options, cleanup)
     with explained(source):
         if reader is None:
-            files = find_files(source).unpack(engine.unpacks, cleanup)
+            files = find_files(source).unpack(cleanup)
             rows = select_columns(nw.from_native(engine.scan(files)).lazy(), options)
             has_text_ids = files.has_text_ids
         else:
@@ -412,11 +410,6 @@ def _check_aggregated(
         raise DataError(
             f"{log.source}: join_queries would add up the sessions of queries that were counted "
             "apart: join them when the log is counted (log count --join-queries)"
-        )
-    if options.positions_from == 0 and TEXT_IDS in metadata:
-        raise DataError(
-            f"{log.source}: positions_from is 0, and an aggregated log counts positions from 1: "
-            "leave it out"
         )
     kind = log.frame.collect_schema().get("timestamp")
     if kind is not None and (kind.is_numeric() or getattr(kind, "time_zone", None)):

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import pyarrow as pa
 
-from countersample._json import parse_json
 from countersample._params import choice
 from countersample.errors import DataError
 from countersample.logs.columns import find_mapped_names, select_columns
@@ -36,7 +35,6 @@ from countersample.logs.files import (
     find_files,
     find_format,
     quote_name,
-    read_first_line,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ class _Log:
     cleanup: ExitStack
 
     def find_files(self, file_format: Format | None = None) -> Files:
-        return find_files(self.source, file_format).unpack(self.engine.unpacks, self.cleanup)
+        return find_files(self.source, file_format).unpack(self.cleanup)
 
 
 def find_reader(name: str | None, source: str) -> str | None:
@@ -368,7 +366,6 @@ def _find_exports(source: str) -> dict[str, Path | None]:
 
 # -- Metarank
 
-_METARANK_KINDS = ("item", "user", "ranking", "interaction")
 _METARANK_TEXTS = ("event", "id", "timestamp", "user", "ranking", "type", "item")
 _METARANK_FORMAT = next(each for each in FORMATS if each.name == "jsonl")
 _METARANK_PAGES = """
@@ -389,7 +386,6 @@ def _read_metarank(log: _Log) -> tuple[Any, bool]:
     not read. ``fields.NAME`` of the ranking can be mapped: ``context=fields.source``.
     """
     files, connection = log.find_files(_METARANK_FORMAT), log.engine.connection
-    _check_metarank_line(read_first_line(files.paths[0]))
     connection.read_json(
         list(files.paths),
         format="newline_delimited",
@@ -400,9 +396,9 @@ def _read_metarank(log: _Log) -> tuple[Any, bool]:
         with_query = f"from metarank where event = 'ranking' and {query} is not null limit 1"
         if not connection.sql(f"select 1 {with_query}").fetchall():
             raise DataError(
-                "no ranking has a field 'query': name the field that rankings of the same kind "
-                "share with columns={'query_id': 'fields.…'} (--columns query_id=fields.…), or "
-                "'session' if each ranking is a query of its own"
+                "no event is a ranking of Metarank with a field 'query', expected one: name the "
+                "field that rankings of the same kind share with columns={'query_id': 'fields.…'} "
+                "(--columns query_id=fields.…), or 'session' if each ranking is its own query"
             )
     mapped = [name for name in find_mapped_names(log.options) if name.startswith("fields.")]
     select = _append(f"{_metarank_field(name)} as {quote_name(name)}" for name in mapped)
@@ -420,23 +416,9 @@ def _metarank_field(name: str) -> str:
     )
 
 
-def _check_metarank_line(line: str | None) -> None:
-    if line is None:
-        return
-    try:
-        event = parse_json(line)
-    except DataError:
-        event = None
-    if not isinstance(event, dict) or event.get("event") not in _METARANK_KINDS:
-        raise DataError(
-            "the first line is no event of Metarank: expected one JSON object per line with "
-            f"'event' one of {', '.join(_METARANK_KINDS)}, found {line[:60]!r}"
-        )
-
-
 # -- Yandex
 
-_YANDEX_FORMAT = Format("tsv", ("", ".tsv", ".txt"), "\t", (".gz",))
+_YANDEX_FORMAT = Format("tsv", ("", ".tsv", ".txt"), "\t")
 _YANDEX_PAGES = """
     select f[1] || '/' || f[4] as page, [split_part(pair, ',', 1) for pair in f[7:]] as items,
            0 as skipped, f[5] as query_id, f[2] as timestamp, f[1] as "SessionID",
@@ -458,13 +440,6 @@ def _read_yandex(log: _Log) -> tuple[Any, bool]:
     (T) are left out.
     """
     files = log.find_files(_YANDEX_FORMAT)
-    line = read_first_line(files.paths[0])
-    parts = [] if line is None else line.split("\t")
-    if line is not None and parts[1:2] != ["M"] and parts[2:3] not in (["Q"], ["T"], ["C"]):
-        raise DataError(
-            "the first line is none of Yandex' log: expected tab-separated values with M second, "
-            f"or Q, T or C third, found {line[:60]!r}"
-        )
     lines = log.engine.connection.read_csv(
         list(files.paths),
         sep="\x01",  # occurs in no line, so that a line is one value

@@ -101,13 +101,12 @@ def write_training_shards(
     log.check_no_half_life("shards")
     check_sessions(log)
     engine = find_engine(log.engine)
-    items, names = _select_features(features, has_text_ids=log.has_text_ids)
+    items, names = _select_features(features, log)
     with ExitStack() as stack:
         groups = stack.enter_context(engine.store(aggregation.group(log.frame), log.source))
         problems = find_problems(log, groups).sentence(has_impressions=log.is_aggregated)
         if problems is not None and missing == "error":
             raise DataError(f"{log.source}: {problems}; correct them, or take missing='skip'")
-        _check_ids(groups, items)
         examined, examination = _examine(log, groups, propensities)
         report = _report(log, groups, examined, items, examination.last_position)
         report.check(missing)
@@ -163,16 +162,26 @@ def read_training_shards(
 
 def _select_features(
     frame: Any,  # noqa: ANN401 (a data frame of Spark)
-    *,
-    has_text_ids: bool,
+    log: Impressions,
 ) -> tuple[nw.LazyFrame[Any], list[str]]:
     """Return the features with ids of the log's types, and the names of the features."""
     native = as_narwhals(frame)
     if not isinstance(native, nw.LazyFrame) or "PYSPARK" not in native.implementation.name:
         raise ParameterError("features are not a data frame of Spark: read them with it")
-    schema = native.collect_schema()
+    schema, log_schema = native.collect_schema(), log.frame.collect_schema()
+    ids = {}
     for name in _IDS:
         check_column(name, list(schema), "; rename the columns of the ids")
+        ids[name] = as_id(name, name, schema[name])
+        if log.has_text_ids:  # the log came as text, so its numbers are text as well
+            ids[name] = ids[name].cast(nw.String)
+        kinds = ["text" if each == nw.String else "integers"
+                 for each in (log_schema[name], schema[name])]  # fmt: skip
+        if kinds[0] != kinds[1] and not log.has_text_ids:
+            raise DataError(
+                f"{name} is {kinds[0]} in the log and {kinds[1]} in the features, expected one "
+                "type: make them one"
+            )
     names = [name for name in schema if name not in {*_IDS, "label"}]
     reserved = [name for name in names if name in _SHARD_COLUMNS]
     if reserved:
@@ -183,23 +192,7 @@ def _select_features(
     if odd or not names:
         reason = f"{odd[0]!r} is {schema[odd[0]]}" if odd else "there are none"
         raise DataError(f"features have to be numbers, and {reason}: leave others out")
-    ids = {name: as_id(name, name, schema[name]) for name in _IDS}
-    if has_text_ids:  # the log came as text, so its numbers are text as well
-        ids = {name: column.cast(nw.String) for name, column in ids.items()}
     return native.select(**ids, **{n: nw.col(n).cast(nw.Float32) for n in names}), names
-
-
-def _check_ids(groups: nw.LazyFrame[Any], items: nw.LazyFrame[Any]) -> None:
-    for name in _IDS:
-        kinds = [
-            "text" if frame.collect_schema()[name] == nw.String else "integers"
-            for frame in (groups, items)
-        ]
-        if kinds[0] != kinds[1]:
-            raise DataError(
-                f"{name} is {kinds[0]} in the log and {kinds[1]} in the features, expected one "
-                "type: make them one"
-            )
 
 
 def _mean_value(log: Impressions, groups: nw.LazyFrame[Any]) -> float:
@@ -253,7 +246,7 @@ def _report(
         )
     shown = groups.select(*_IDS).unique().join(pairs, on=[*_IDS], how="left")
     marks = shown.select(n=nw.lit(1), without=aggregation.mark(nw.col("features").is_null()))
-    totals = log.collect(marks.select(nw.col("n").sum(), nw.col("without").sum())).to_pylist()[0]
+    (totals,) = log.collect(marks.select(**aggregation.sum_columns("n", "without"))).to_pylist()
     no_curve = [each for each in contexts if each["with_features"] and not each["examined"]]
 
     def total(name: str, rows: list[dict[str, Any]]) -> int:
@@ -290,23 +283,19 @@ def _count_clicks(
     )
     has_query, has_item = ~nw.col("query").is_null(), ~nw.col("features").is_null()
     is_known, clicks = ~nw.col("alpha").is_null(), nw.col("clicks").cast(nw.Int64)
-
-    def clicks_if(condition: nw.Expr) -> nw.Expr:
-        return nw.when(condition).then(clicks).otherwise(nw.lit(0))
-
     columns = {
         "clicks": clicks,
-        "joined": clicks_if(has_item & is_known),
-        "no_query": clicks_if(~has_query),
-        "no_item": clicks_if(has_query & ~has_item),
-        "unknown": clicks_if(has_item & ~is_known),
+        "joined": aggregation.choose(has_item & is_known, clicks),
+        "no_query": aggregation.choose(~has_query, clicks),
+        "no_item": aggregation.choose(has_query & ~has_item, clicks),
+        "unknown": aggregation.choose(has_item & ~is_known, clicks),
         "with_features": aggregation.mark(has_item),
         "examined": aggregation.mark(has_item & is_known),
         "repeated": aggregation.mark(nw.col("features") > 1),
     }
     place = nw.col("context") if "context" in by else nw.lit(NO_CONTEXT)
     per_context = rows.select(place=place, **columns).group_by("place")
-    return per_context.agg(**{name: nw.col(name).sum() for name in columns})
+    return per_context.agg(**aggregation.sum_columns(*columns))
 
 
 def _write(pairs: Any, items: Any, names: list[str], path: str, n_shards: int) -> None:  # noqa: ANN401 (of Spark)

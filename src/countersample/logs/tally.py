@@ -206,11 +206,6 @@ def encode(
     order = compute.array_sort_indices(distinct)
     rank = np.empty(len(order), np.int32)
     rank[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
-    if is_text and compute.any(compute.ends_with(distinct, "\0")).as_py():
-        raise DataError(
-            "an id, or a context, ends with the character NUL, which arrays of text do not store: "
-            "remove it, or write ids in another way"
-        )
     ids = distinct.take(order).to_numpy(zero_copy_only=False)
     code = [rank[chunk.indices.to_numpy()] for chunk in column.chunks]
     return np.concatenate(code), ids.astype(np.str_) if is_text else ids
