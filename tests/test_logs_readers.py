@@ -126,7 +126,7 @@ def test_logs_of_several_files(tmp_path):
 def test_metarank_without_queries_asks_for_what_repeats(tmp_path):
     ranking = {"event": "ranking", "id": "r1", "timestamp": 1, "items": [{"id": 7}, {"id": "b"}]}
     path = write_lines(tmp_path / "e.jsonl", [ranking])
-    with pytest.raises(DataError, match=r"no ranking has a field 'query': .*query_id=fields"):
+    with pytest.raises(DataError, match=r"with a field 'query', expected one: .*query_id=fields"):
         read_impressions(path, reader="metarank")
     log = read_impressions(path, reader="metarank", columns={"query_id": "session"})
     assert as_dict(log.counts()) == {("r1", "7", 1): (1, 0), ("r1", "b", 2): (1, 0)}

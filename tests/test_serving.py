@@ -188,7 +188,7 @@ def test_a_folder_and_compressed_files(run, ranker, table):
         (lambda t: t.set_column(0, "query_id", pa.array([0.5] * len(t))),
          "column 'query_id' is double, expected ids: integers or text"),
         (lambda t: t.set_column(2, "price", pa.array(["dear"] * len(t))),
-         "of rows 0 to 202: column 'price' has 'dear' in row 0 .counted from 0., expected a n"),
+         "of rows 0 to .*: column 'price' has 'dear' in row 0 .counted from 0., expected a n"),
         (lambda t: t.set_column(2, "price", pa.array([float("inf")] * len(t))), "has inf in row"),
         (lambda t: t.rename_columns(["query_id", "rank", *t.column_names[2:]]), None),
     ],

@@ -1,17 +1,16 @@
-"""How likely an item is examined in a session of its query: the propensity of its clicks.
+"""The exposure of an item: the probability that a session of its query examines it.
 
-Sessions of query q were S_q. Item d was shown in some of them, at positions where users examine an
-item with probability θ(position, context). Over what was shown,
+A query q has S_q sessions. Some of them showed item d, at positions that users examine with
+probability θ(position, context). The propensity of a click on d is its exposure
 
     ρ(q, d) = (1/S_q) Σ_sessions θ(position of d in the session, context)
 
-with 0 for a session that did not show it, and a click on it weighs 1/ρ, wherever it happened: the
-policy-aware weights of Oosterhuis and de Rijke (SIGIR 2020). Given what was shown, clicks have the
-mean S_q·ρ·r, with r the relevance of the item, so the sum of the weights has the mean S_q·r. With
-trust bias, P(click) = β + α·r, θ is α, and what is expected by chance is Σβ.
+with 0 for a session that did not show d. A click weighs 1/ρ, wherever it happened: the policy-aware
+weights of Oosterhuis and de Rijke (SIGIR 2020). Let r be the relevance of d. The expected number of
+clicks is S_q·ρ·r, so the expected sum of weights is S_q·r. With trust bias, P(click) = β + α·r,
+θ is α, and Σβ clicks are expected by chance.
 
-Position-only weights 1/θ, the usual ones, take it that each session shows the item at this very
-position. They have that mean for one position each, and so S_q·r only where that is so.
+Position-only weights 1/θ have that expectation only if every session shows d at the same position.
 """
 
 from __future__ import annotations
@@ -35,32 +34,32 @@ if TYPE_CHECKING:
 
 
 class ClickProbabilities(Protocol):
-    """How likely an item of relevance r is clicked where it was shown: β + α·r."""
+    """The probability of a click on an item of relevance r by place: β + α·r."""
 
     def examination_of(self, position: ArrayLike, context: ArrayLike) -> tuple[Floats, Floats]:
-        """Return α and β for each row, each (n,); NaN where there is no estimate."""
+        """Return α and β for each row, each (n,); NaN if there is no estimate."""
 
 
 class Examination(NamedTuple):
-    """P(click) = β + α·r in each row of some counts; NaN where that is not known."""
+    """P(click) = β + α·r in each row of some counts; NaN if there is no estimate."""
 
-    alpha: Floats  # θ, where there is no trust bias
+    alpha: Floats  # θ, without trust bias
     beta: Floats
-    last_position: int  # that is known
+    last_position: int  # with an estimate
 
 
 def examination_of_rows(
     propensities: ArrayLike | PositionBiasCurve | ClickProbabilities, counts: PositionCounts
 ) -> Examination:
-    """Return how likely each row of counts is examined where it was shown."""
+    """Return the examination of each row of counts, at its position and in its context."""
     deepest = int(counts.position.max())
     if hasattr(propensities, "examination_of"):
         contexts = counts.context_ids[counts.context]
         alpha, beta = propensities.examination_of(counts.position, contexts)
-        known = counts.position[~np.isnan(alpha)]
-        return Examination(alpha, beta, int(known.max(initial=0)))
+        last = counts.position[~np.isnan(alpha)].max(initial=0)
+        return Examination(alpha, beta, int(last))
     if hasattr(propensities, "propensity"):
-        # A table ends somewhere, which a formula does not.
+        # A table has an end, a formula has none.
         table = getattr(propensities, "value", getattr(propensities, "table", None))
         last = deepest if table is None else min(deepest, len(table))
         values = np.asarray(propensities.propensity(np.arange(1, last + 1)), np.float64)
@@ -78,17 +77,17 @@ def examination_of_rows(
 
 
 class Exposed(NamedTuple):
-    """How each row of some counts is weighted: count · share / propensity."""
+    """The weight of each row of some counts: count · share / propensity."""
 
-    propensity: Floats  # NaN where θ is
+    propensity: Floats  # NaN if θ is
     share: Floats  # of the row's clicks and of its θ that are counted
 
 
 def _policy_aware(counts: PositionCounts, theta: Floats) -> Exposed:
     """Return ρ = (1/S_q) Σ impressions·θ over the rows of each pair, for each row.
 
-    An item that a page shows twice may be examined more than once a session, ρ > 1. Its clicks and
-    its examinations are then counted in part, 1/ρ, with a propensity of 1: it has the same weight.
+    An item that a page shows twice may be examined more than once per session, ρ > 1. Then a share
+    1/ρ of its clicks and examinations counts, with a propensity of 1: the weight is the same.
     """
     starts = counts.pair_starts
     seen = np.add.reduceat(np.nan_to_num(counts.impressions * theta), starts[:-1])
@@ -98,11 +97,11 @@ def _policy_aware(counts: PositionCounts, theta: Floats) -> Exposed:
 
 
 def _position_only(_counts: PositionCounts, theta: Floats) -> Exposed:
-    """Return θ of each row: as if every session showed the item there."""
+    """Return θ of each row, as if every session showed the item at this position."""
     return Exposed(theta, np.ones(len(theta)))
 
 
-# How a row of counts with its θ is weighted.
+# Functions of counts and θ, by name.
 EXPOSURES: dict[str, Callable[[PositionCounts, Floats], Exposed]] = {
     "policy-aware": _policy_aware,
     "position-only": _position_only,
@@ -110,21 +109,21 @@ EXPOSURES: dict[str, Callable[[PositionCounts, Floats], Exposed]] = {
 
 
 def weigh_pairs(
-    groups: nw.LazyFrame[Any], sessions: nw.LazyFrame[Any], known: nw.LazyFrame[Any], worth: float
+    groups: nw.LazyFrame[Any], sessions: nw.LazyFrame[Any], places: nw.LazyFrame[Any], worth: float
 ) -> nw.LazyFrame[Any]:
     """Return ρ, counted clicks and clicks by chance of each query-item pair, lazily.
 
-    The policy-aware weights as above, for counts that stay where the log is: `groups` of
-    `aggregation.group`, the `sessions` of each query, and of each position (and context) that is
-    `known`, its ``alpha`` and ``beta``; `worth` is what a click is worth on average. The weight of
-    a pair is (clicks − by_chance) / propensity. Rows whose examination is not known add nothing,
-    and a pair that has no others a propensity of 1 and no clicks: it was in the ranking.
+    Policy-aware weights for counts that stay in the engine: `groups` of `aggregation.group`, the
+    `sessions` of each query, ``alpha`` and ``beta`` of each of the `places` (position and context)
+    with an estimate, and the mean value of a click, `worth`. The weight of a pair is
+    (clicks − by_chance) / propensity. Rows without an estimate add nothing. A pair with no other
+    rows has a propensity of 1 and no clicks: it was in the ranking.
     """
-    by = [name for name in ("position", "context") if name in known.collect_schema()]
+    by = [name for name in ("position", "context") if name in places.collect_schema()]
     value = nw.col("value" if "value" in groups.collect_schema() else "clicks")
     is_known = ~nw.col("alpha").is_null()
     shown = nw.col("impressions")
-    rows = groups.join(known, on=by, how="left").select(
+    rows = groups.join(places, on=by, how="left").select(
         "query_id",
         "item_id",
         seen=nw.when(is_known).then(shown * nw.col("alpha")).otherwise(nw.lit(0.0)),

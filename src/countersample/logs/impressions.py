@@ -235,17 +235,13 @@ class Impressions(AbstractContextManager["Impressions"]):
 
     def write(self, path: str | PathLike[str]) -> int:
         """Write the log as one Parquet file with the canonical columns, sorted; return its rows."""
-        n_rows, writer = 0, None
-        rows = self.frame.sort(*self.columns)  # engines have no order; equal logs give equal files
-        with atomic_path(path) as temporary, ExitStack() as stack:
-            for batch in find_engine(self.engine).batches(rows, self.source):
-                if writer is None:
-                    writer = stack.enter_context(parquet.ParquetWriter(temporary, batch.schema))
-                writer.write_table(pa.Table.from_batches([batch]))
-                n_rows += batch.num_rows
-            if not n_rows:
-                raise DataError(f"{self.source}: the log has no rows, expected at least one")
-        return n_rows
+        # Engines have no order; equal logs give equal files.
+        table = self.collect(self.frame.sort(*self.columns))
+        if not len(table):
+            raise DataError(f"{self.source}: the log has no rows, expected at least one")
+        with atomic_path(path) as temporary:
+            parquet.write_table(table, temporary)
+        return len(table)
 
     # -- days
 

@@ -13,7 +13,6 @@ from countersample.errors import DataError
 from countersample.logs.counts import find_ids, list_names
 from countersample.logs.exposure import (
     EXPOSURES,
-    Examination,
     Exposed,
     examination_of_rows,
 )
@@ -156,31 +155,37 @@ class Matched:
         """
         counts = self.counts
         weigh = EXPOSURES[choice("exposure", exposure, EXPOSURES)]
+        theta: Floats | None = None
+        by_chance: Floats | None = None
         if isinstance(propensities, RowPropensities):
-            # Propensities, not examinations; known for clicks, and not needed elsewhere.
-            found = _as_examination(propensities, counts)
-            exposed = Exposed(np.where(counts.clicks > 0, found.alpha, 1.0), np.ones(len(counts)))
-            theta, by_chance = None, None
+            value = propensities.value
+            if value.shape != counts.clicks.shape:
+                raise DataError(
+                    f"there are {len(value)} propensities for {len(counts)} rows of counts: make "
+                    "both of the same log"
+                )
+            # Propensities, not examinations: clicks have one, and others need none.
+            exposed = Exposed(np.where(counts.clicks > 0, value, 1.0), np.ones(len(counts)))
+            last_position = int(counts.position.max())
         else:
-            found = examination_of_rows(propensities, counts)
-            exposed, theta = weigh(counts, found.alpha), found.alpha
-            by_chance = None
-            if np.any(found.beta > 0):  # clicks by chance have the mean value
+            theta, beta, last_position = examination_of_rows(propensities, counts)
+            exposed = weigh(counts, theta)
+            if np.any(beta > 0):  # clicks by chance have the mean value
                 mean_value = counts.value.sum() / max(1, counts.n_clicks)
-                by_chance = mean_value * counts.impressions * found.beta
-        is_known = (self.row >= 0) & ~np.isnan(exposed.propensity)
-        report = self._report(is_known, found.last_position)
+                by_chance = mean_value * counts.impressions * beta
+        has_propensity = (self.row >= 0) & ~np.isnan(exposed.propensity)
+        report = self._report(has_propensity, last_position)
         rows = np.flatnonzero(self.row >= 0)
-        query, known, share = self.query[rows], is_known[rows], exposed.share[rows]
+        query, is_used, share = self.query[rows], has_propensity[rows], exposed.share[rows]
 
         def use(column: Floats | None) -> Floats | None:
-            return None if column is None else np.where(known, column[rows] * share, 0.0)
+            return None if column is None else np.where(is_used, column[rows] * share, 0.0)
 
         has_values = (counts.value != counts.clicks).any()
         log = ClickLog(
             query=query,
             item=self.row[rows] - self.dataset.offsets[query],
-            propensity=np.where(known, exposed.propensity[rows], 1.0),
+            propensity=np.where(is_used, exposed.propensity[rows], 1.0),
             count=use(counts.value),
             by_chance=use(by_chance),
             events=use(counts.clicks.astype(np.float64)) if has_values else None,
@@ -193,20 +198,20 @@ class Matched:
         )
         return log, report, rows
 
-    def _report(self, is_known: NDArray[np.bool_], last_position: int) -> JoinReport:
+    def _report(self, has_propensity: NDArray[np.bool_], last_position: int) -> JoinReport:
         """Count the clicks that can be used; reject a log without any."""
         clicks, starts = self.counts.clicks, self.counts.pair_starts[:-1]
         has_query, has_item = self.query >= 0, self.row >= 0
         context, n_contexts = self.counts.context, len(self.counts.context_ids)
-        has_curve = np.bincount(context[is_known], minlength=n_contexts) > 0
+        has_curve = np.bincount(context[has_propensity], minlength=n_contexts) > 0
         is_needed = np.bincount(context[has_item], minlength=n_contexts) > 0
         no_curve = has_item & ~has_curve[context]
         report = JoinReport(
             n_clicks=self.counts.n_clicks,
-            n_joined=int(clicks[is_known].sum()),
+            n_joined=int(clicks[has_propensity].sum()),
             no_query=int(clicks[~has_query].sum()),
             no_item=int(clicks[has_query & ~has_item].sum()),
-            no_propensity=int(clicks[has_item & ~is_known & ~no_curve].sum()),
+            no_propensity=int(clicks[has_item & ~has_propensity & ~no_curve].sum()),
             no_context=int(clicks[no_curve].sum()),
             n_pairs=len(starts),
             n_pairs_without_features=int((~has_item[starts]).sum()),
@@ -282,15 +287,6 @@ def join_features(
 def clicked(shown: ClickLog, n_sessions: float | None = None) -> ClickLog:
     """Return the rows that have a weight, for training, without what else was shown."""
     return shown.weighted().replace(impressions=None, n_sessions=n_sessions)
-
-
-def _as_examination(propensities: RowPropensities, counts: PositionCounts) -> Examination:
-    if propensities.value.shape != counts.clicks.shape:
-        raise DataError(
-            f"there are {len(propensities.value)} propensities for {len(counts)} rows of "
-            "counts: make both of the same log"
-        )
-    return Examination(propensities.value, np.zeros(len(counts)), int(counts.position.max()))
 
 
 def _match_rows(
