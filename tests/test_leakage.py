@@ -1,15 +1,14 @@
 """Features that leak the clicks are reported; features from before the clicks are not."""
 
-import importlib.util
 import lzma
 from math import comb
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import ROOT, SEED
+from conftest import SEED
 from pyarrow import csv
-from shops import make, opened
+from shops import load_example, make, opened, with_column
 
 from countersample import ClickLog, PositionBias, RankingDataset, load_letor
 from countersample.fitting import Leak, find_leaks, fit_from_impressions, leakage
@@ -17,22 +16,22 @@ from countersample.logs import PositionCounts
 from countersample.logs.joins import Matched
 from countersample.options import EvaluationOptions
 
-
-def load_benchmark():
-    path = ROOT / "benchmarks" / "quality" / "leaks.py"
-    spec = importlib.util.spec_from_file_location("bench_leaks", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-BENCH = load_benchmark()
+BENCH = load_example("../benchmarks/quality/leaks")
 SURE = ("click rate", "clicks", "smoothed rate", "log of clicks", "debiased rate",
         "relevance + debiased rate")  # fmt: skip
 
 
 def names(leaks):
     return {leak.name for leak in leaks}
+
+
+def every_outcome(n, theta, relevance):
+    """Return all numbers of clicks of n impressions as groups, and their probabilities."""
+    clicks, x = np.arange(n + 1.0), theta * relevance
+    p = np.array([comb(n, c) * x**c * (1 - x) ** (n - c) for c in range(n + 1)])
+    index, one = np.arange(n + 1), np.ones(n + 1)
+    rows = leakage.Rows(index, one.astype(int), n * one, clicks, theta * one)
+    return leakage._sum_groups(rows, index, index, index, index % 2), p
 
 
 class TestTheory:
@@ -43,18 +42,11 @@ class TestTheory:
 
         So the mean of (C − m)² − v is (n·x − m)² for n > 1 and at least that for n = 1.
         """
-        theta = 0.6
+        theta, mean = 0.6, 0.9
         x = theta * relevance
-        mean_of_v, mean = 0.0, 0.9
-        excess = 0.0
-        for c in range(n + 1):
-            p = comb(n, c) * x**c * (1 - x) ** (n - c)
-            rows = leakage.Rows(*np.array([[0], [1]]), *np.array([[n], [c], [theta]], float))
-            one = np.zeros(1, int)
-            v = leakage._sum_groups(rows, one, one, one, one).chance[0]
-            mean_of_v += p * v
-            excess += p * ((c - mean) ** 2 - v)
-        variance = n * x * (1 - x)
+        groups, p = every_outcome(n, theta, relevance)
+        mean_of_v, variance = p @ groups.chance, n * x * (1 - x)
+        excess = p @ ((groups.clicks - mean) ** 2 - groups.chance)
         if n > 1:
             assert mean_of_v == pytest.approx(variance)
             assert excess == pytest.approx((n * x - mean) ** 2)
@@ -63,31 +55,23 @@ class TestTheory:
             assert mean_of_v <= variance + 1e-12
             assert excess >= (x - mean) ** 2 - 1e-12
 
-    def test_no_term_is_above_1_as_the_bound_asks(self):
+    def test_no_term_is_above_1_as_the_bound_requires(self):
         clicks, mean = np.meshgrid(np.arange(100.0), np.linspace(0, 100, 2001))
         assert ((clicks - (clicks - mean) ** 2) / (mean + 0.5)).max() <= 1  # v ≤ C
 
-    def test_the_variance_is_that_of_binomial_clicks_by_enumeration(self):
-        """Where m is the true mean; it may be larger, but not smaller."""
-        for n in (1, 2, 3, 10, 40):
-            for theta, relevance in ((1.0, 0.1), (0.5, 0.5), (0.2, 0.9), (1.0, 0.5)):
-                x = theta * relevance
-                outcomes = np.arange(n + 1.0)
-                p = np.array([comb(n, c) * x**c * (1 - x) ** (n - c) for c in range(n + 1)])
-                rows = leakage.Rows(
-                    np.arange(n + 1), np.ones(n + 1, int), np.full(n + 1, float(n)), outcomes,
-                    np.full(n + 1, theta),
-                )  # fmt: skip
-                index = np.arange(n + 1)
-                groups = leakage._sum_groups(rows, index, index, index, index % 2)
-                mean = np.full(n + 1, n * x)
-                excess = (outcomes - n * x) ** 2 - groups.chance
-                exact = p @ excess**2 - (p @ excess) ** 2
-                variance = (
-                    leakage._excess(groups.take(index == 0), mean[:1], uses_page=False)[1]
-                    * (n * x + 0.5) ** 2
-                )
-                assert variance >= exact * (1 - 1e-9)
+    @pytest.mark.parametrize("n", [1, 2, 3, 10, 40])
+    @pytest.mark.parametrize(
+        ("theta", "relevance"), [(1.0, 0.1), (0.5, 0.5), (0.2, 0.9), (1.0, 0.5)]
+    )
+    def test_the_variance_is_that_of_binomial_clicks_by_enumeration(self, n, theta, relevance):
+        """If m is the true mean; it may be larger, but not smaller."""
+        mean = n * theta * relevance
+        groups, p = every_outcome(n, theta, relevance)
+        excess = (groups.clicks - mean) ** 2 - groups.chance
+        exact = p @ excess**2 - (p @ excess) ** 2
+        first = groups.take(np.arange(n + 1) == 0)
+        _, variance, _ = leakage._excess(first, np.array([mean]), uses_page=False)
+        assert variance * (mean + 0.5) ** 2 >= exact * (1 - 1e-9)
 
     def test_sums_are_those_of_plain_loops(self, rng):
         n = 60
@@ -147,18 +131,15 @@ class TestBefore:
     @pytest.mark.parametrize("gamma", [0.0, 2.0])
     def test_nor_with_wrong_examination(self, gamma, rng):
         world = BENCH.World(rng)
-        sessions = world.sessions(4000)
-        data = BENCH.dataset_of(world.before(4000))
-        log = world.log(sessions)
+        log, data = world.log(world.sessions(4000)), BENCH.dataset_of(world.before(4000))
         log = log.replace(examination=1.0 / log.position**gamma)
         assert find_leaks(log, data, rng=rng) == ()
 
     def test_half_of_the_users_never_click(self, rng):
         """Clicks on a page then predict each other, for which no feature is to blame."""
         world = BENCH.World(rng, queries=2000, relevance="little", users="various", gamma=0.3)
-        sessions = world.sessions(40_000)
-        data = BENCH.dataset_of(world.before(20_000))
-        assert find_leaks(world.log(sessions), data, rng=rng) == ()
+        log, data = world.log(world.sessions(40_000)), BENCH.dataset_of(world.before(20_000))
+        assert find_leaks(log, data, rng=rng) == ()
 
     def test_one_session_per_query(self, rng):
         world = BENCH.World(rng, queries=3000)
@@ -383,8 +364,7 @@ def test_no_gain_from_a_leak():
         period: dict(zip(items.tolist(), np.bincount(member, c) / np.bincount(member), strict=True))
         for period, c in clicks.items()
     }
-    now = pa.array(clicks["same"].astype(np.int8))
-    log = log.set_column(log.column_names.index("click"), "click", now)
+    log = with_column(log, "click", clicks["same"].astype(np.int8))
     for period, promised in (("same", True), ("earlier", False)):
         rate = [rates[period].get(item, 0.0) for item in features["item_id"].to_pylist()]
         leaky = features.append_column("click_rate", pa.array(rate, pa.float32()))
@@ -397,11 +377,9 @@ def test_no_gain_from_a_leak():
             assert fit.gain.low > 0
             assert not fit.is_better
             assert fit.leaks[0].sentence in fit.warnings
+            options = EvaluationOptions(accept_features=["click_rate"])
             accepted = fit_from_impressions(
-                impressions,
-                table,
-                propensities=PositionBias(1.0),
-                evaluation=EvaluationOptions(accept_features=["click_rate"]),
+                impressions, table, propensities=PositionBias(1.0), evaluation=options
             )
             assert accepted.is_better
 
