@@ -14,7 +14,7 @@ import trained_bytes
 from numba import njit
 from numpy.testing import assert_array_equal
 
-from countersample._kernels import updates, vectors
+from countersample._kernels import vectors
 
 WIDTHS = [*range(1, 19), 31, 32, 33, 61, 699]
 
@@ -144,31 +144,6 @@ def add_to_1(out, run, a, which, row, n_rows, factors, first, anew, column, end)
 @njit
 def fetch(a, row, line, n_lines):
     vectors.fetch(a, row, line, n_lines)
-
-
-@njit
-def descend(w, total, small, g, run, scale, rate, l2):
-    return updates.descend(w, total, small, g, run, scale, rate, l2)
-
-
-@FUSED
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("n", WIDTHS)
-def test_a_step_down(n, scaled, rng):
-    w, total = rng.normal(size=(2, 3, n))
-    small, g = rng.normal(size=(2, 3, n)).astype(np.float32)
-    scale = rng.uniform(0.1, 9, n if scaled else 0)
-    stepped = (g[1] * scale).astype(np.float32) if scaled else g[1]
-    after = w[1] - 0.25 * (stepped + 0.5 * w[1])
-    others = [np.delete(each, 1, axis=0) for each in (w, total, small, g)]
-    expected = total[1] + w[1]
-    norm = descend(w, total, small, g, 1, scale, 0.25, 0.5)
-    assert_array_equal(total[1], expected)
-    assert_array_equal(w[1], after)
-    assert_array_equal(small[1], (after * scale if scaled else after).astype(np.float32))
-    assert norm == twin(after, after)
-    for before, now in zip(others, (w, total, small, g), strict=True):
-        assert_array_equal(before, np.delete(now, 1, axis=0))
 
 
 def test_the_order_shows():

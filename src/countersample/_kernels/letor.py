@@ -432,16 +432,16 @@ def widen_rows(flat: Matrix, n_rows: int, width: int, new_width: int, shift: int
 
     Rows move to the back, so the last goes first; new columns are 0.
     """
-    kept = min(width, new_width - shift)
+    n_moved = min(width, new_width - shift)
     for k in range(n_rows):
         row = n_rows - 1 - k
         old = row * width
         new = row * new_width
-        for column in range(kept - 1, -1, -1):
+        for column in range(n_moved - 1, -1, -1):
             flat[new + shift + column] = flat[old + column]
         for column in range(shift):
             flat[new + column] = 0.0
-        for column in range(shift + kept, new_width):
+        for column in range(shift + n_moved, new_width):
             flat[new + column] = 0.0
 
 
@@ -449,12 +449,12 @@ def widen_rows(flat: Matrix, n_rows: int, width: int, new_width: int, shift: int
 def permute_rows(matrix: Matrix, order: Table) -> None:
     """Put row ``order[i]`` at index i, in place; `order` is overwritten (with −1)."""
     width = matrix.shape[1]
-    kept = np.empty(width, np.float32)
+    first_row = np.empty(width, np.float32)
     for first in range(len(order)):
         if order[first] < 0 or order[first] == first:
             continue
         for column in range(width):
-            kept[column] = matrix[first, column]
+            first_row[column] = matrix[first, column]
         row = first
         while order[row] != first:
             source = order[row]
@@ -463,7 +463,7 @@ def permute_rows(matrix: Matrix, order: Table) -> None:
             order[row] = -1
             row = source
         for column in range(width):
-            matrix[row, column] = kept[column]
+            matrix[row, column] = first_row[column]
         order[row] = -1
 
 

@@ -8,32 +8,17 @@ A step gets the gradient g of the batch and does five things, for one of K runs:
 4. write w · scale as float32, which the next step scores with;
 5. return whether the weights are still finite and not absurdly large.
 
-Weights are float64, gradients float32. Plain SGD without momentum, the most frequent case, does 1,
-2 and 4 in a single pass over memory (`descend`); the others take several short loops.
+Weights are float64, gradients float32.
 """
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import extending, types
-from numba.core import cgutils
 from numpy.typing import NDArray
 
 from countersample._arrays import Floats
 from countersample._kernels.codes import ADAGRAD, ADAM, AMSGRAD, DOG, SGD
 from countersample._kernels.compiling import part
-from countersample._kernels.vectors import (
-    added_up,
-    broadcast,
-    dot,
-    load_numbers,
-    row_of,
-    store_numbers,
-)
+from countersample._kernels.vectors import dot
 
-Value = Any  # of numba or llvmlite, which have no types
-intrinsic: Any = extending.intrinsic
 Matrix = NDArray[np.float32]
 
 # Positions in the array of settings
@@ -63,22 +48,18 @@ def update(
     arrays each: a compiler that has to prove that many arrays do not overlap gives up, and takes
     one weight at a time.
     """
-    rate, momentum, epsilon = (
-        settings[run, LEARNING_RATE],
-        settings[run, MOMENTUM],
-        settings[run, EPSILON],
-    )
-    beta1, beta2, l2 = settings[run, BETA1], settings[run, BETA2], settings[run, L2]
+    rate, momentum, l2 = settings[run, LEARNING_RATE], settings[run, MOMENTUM], settings[run, L2]
+    beta1, beta2, epsilon = settings[run, BETA1], settings[run, BETA2], settings[run, EPSILON]
     width = w.shape[1]
-    if optimizer == SGD and momentum == 0.0:
-        norm = descend(w, total, small, g, run, scale, rate, l2)
-        return _is_sound(w, small, scale, run, norm, settings[run, RADIUS])
     for k in range(width):
         total[run, k] += w[run, k]
     if len(scale) > 0:
         for k in range(width):
             g[run, k] *= scale[k]
-    if optimizer == SGD:
+    if optimizer == SGD and momentum == 0.0:
+        for k in range(width):
+            w[run, k] -= rate * (g[run, k] + l2 * w[run, k])
+    elif optimizer == SGD:
         for k in range(width):
             first[run, k] = momentum * first[run, k] + g[run, k] + l2 * w[run, k]
         for k in range(width):
@@ -121,64 +102,7 @@ def update(
     else:
         raise ValueError("no optimizer has this code")
     narrow(w, scale, small, run)
-    return _is_sound(w, small, scale, run, _squared_norm(w, run), settings[run, RADIUS])
-
-
-@intrinsic
-def descend(
-    _: Value, w: Value, total: Value, small: Value, g: Value, run: Value, scale: Value,
-    rate: Value, l2: Value,
-) -> Value:  # fmt: skip
-    """``total += w``; ``w -= rate · (g·scale + l2·w)``; ``small = w·scale``; return ‖w‖².
-
-    All are rows `run` of their matrices. An empty scale stands for ones. w, total and scale are
-    float64, small and g float32; g·scale is rounded to float32. This is plain gradient descent in
-    one pass, written with vectors: a compiler that has to prove that so many arrays do not overlap
-    gives up, and takes one weight at a time.
-    """
-
-    def generate(context: Value, builder: Value, signature: Value, args: Value) -> Value:
-        (w, n), (total, _), (small, _), (g, _) = (
-            row_of(context, builder, kind, value, args[4])
-            for kind, value in zip(signature.args[:4], args[:4], strict=True)
-        )
-        scale, n_scales = row_of(context, builder, signature.args[5], args[5])
-        rate, l2 = args[6:]
-        double = ir.DoubleType()
-
-        def loop(is_scaled: bool) -> Value:
-            def terms(k: Value, size: int) -> list[tuple[Value, Value]]:
-                singles = ir.VectorType(ir.FloatType(), size)
-                doubles = ir.VectorType(double, size)
-                before = load_numbers(builder, w, k, size, double)
-                sums = builder.fadd(load_numbers(builder, total, k, size, double), before)
-                store_numbers(builder, sums, total, k)
-                gradient = builder.fpext(load_numbers(builder, g, k, size, ir.FloatType()), doubles)
-                if is_scaled:
-                    factor = load_numbers(builder, scale, k, size, double)
-                    gradient = builder.fptrunc(builder.fmul(gradient, factor), singles)
-                    gradient = builder.fpext(gradient, doubles)
-                decay = builder.fmul(broadcast(builder, l2, size), before)
-                step = builder.fmul(broadcast(builder, rate, size), builder.fadd(gradient, decay))
-                after = builder.fsub(before, step)
-                store_numbers(builder, after, w, k)
-                scaled = builder.fmul(after, factor) if is_scaled else after
-                store_numbers(builder, builder.fptrunc(scaled, singles), small, k)
-                return [(after, after)]
-
-            return added_up(builder, double, 1, n, terms)[0]
-
-        norm = cgutils.alloca_once(builder, double)
-        with builder.if_else(builder.icmp_signed("==", n_scales, n_scales.type(0))) as (yes, no):
-            with yes:
-                builder.store(loop(is_scaled=False), norm)
-            with no:
-                builder.store(loop(is_scaled=True), norm)
-        return builder.load(norm)
-
-    fits = all(each.layout == "C" for each in (w, total, small, g, scale))
-    kinds = types.float64(w, total, small, g, run, scale, rate, l2)
-    return (kinds, generate) if fits else None
+    return _is_sound(w, small, scale, run, settings[run, RADIUS])
 
 
 @part(error_model="numpy")
@@ -189,10 +113,9 @@ def narrow(w: Floats, scale: Floats, out: Matrix, run: int) -> None:
 
 
 @part(error_model="numpy")
-def _is_sound(
-    w: Floats, small: Matrix, scale: Floats, run: int, norm: float, radius: float
-) -> bool:
-    """Project weights of this squared norm onto the ball; return whether they are not too large."""
+def _is_sound(w: Floats, small: Matrix, scale: Floats, run: int, radius: float) -> bool:
+    """Project the weights onto the ball; return whether they are finite and not too large."""
+    norm = _squared_norm(w, run)
     if not norm < np.inf:
         return False
     largest = radius * radius

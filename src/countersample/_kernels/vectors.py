@@ -31,7 +31,6 @@ LINE = 64  # bytes per transfer from memory
 LEVEL_2 = 2  # the cache to which rows are fetched
 
 Value = Any  # of numba or llvmlite, which have no types
-Terms = Callable[[Value, int], list[tuple[Value, Value]]]
 intrinsic: Any = extending.intrinsic  # typed as if callers passed what the compiler passes
 NUMBERS = {ir.FloatType(): ("f32", 4), ir.DoubleType(): ("f64", 8)}  # name and bytes
 
@@ -87,28 +86,19 @@ def row_of(context: Value, builder: Value, kind: Value, value: Value, row: Value
 
 
 def _sums(builder: Value, xs: list[Value], ys: list[Value], n: Value) -> list[Value]:
-    """Return Σ_k x[k] · y[k] for each x and each y; Σ_k x[k] for a y that is None."""
-    number = next((y.type.pointee for y in ys if y is not None), xs[0].type.pointee)
+    """Return Σ_k x[k] · y[k] for each x and each y, in the order described above.
 
-    def terms(k: Value, size: int) -> list[tuple[Value, Value]]:
-        loaded = [load_numbers(builder, x, k, size, number) for x in xs]
-        factors = [None if y is None else load_numbers(builder, y, k, size, number) for y in ys]
-        return list(product(loaded, factors))
-
-    return added_up(builder, number, len(xs) * len(ys), n, terms)
-
-
-def added_up(builder: Value, number: Value, n_sums: int, n: Value, terms: Terms) -> list[Value]:
-    """Return sums of n terms in the order that the module's docstring describes.
-
-    ``terms(k, size)`` returns, per sum, vectors of two factors (or of terms and None) of the terms
-    k … k + size − 1.
+    For a y that is None it is Σ_k x[k].
     """
     index = n.type
+    number = next((y.type.pointee for y in ys if y is not None), xs[0].type.pointee)
+    n_sums = len(xs) * len(ys)
 
     def add(parts: list[Value], k: Value, size: int) -> None:
         """Add `size` terms from k on to the parts, in memory (which compiles to registers)."""
-        for part, (term, factor) in zip(parts, terms(k, size), strict=True):
+        terms = [load_numbers(builder, x, k, size, number) for x in xs]
+        factors = [None if y is None else load_numbers(builder, y, k, size, number) for y in ys]
+        for part, (term, factor) in zip(parts, product(terms, factors), strict=True):
             so_far = builder.load(part)
             if factor is None:
                 added = builder.fadd(so_far, term)
