@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from os import PathLike
 
+    import pyarrow as pa
     from numpy.typing import ArrayLike, NDArray
 
     from countersample._arrays import Floats
@@ -410,13 +410,22 @@ class ClickLog(Tabular):
     @classmethod
     def load(cls, path: str | PathLike[str], dataset: RankingDataset | None = None) -> ClickLog:
         """Read a log written by `save`; with a dataset, check that the log is of it."""
-        columns = _read_columns(path)
-        try:
-            log = cls(**columns)
+        import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
+        from pyarrow import parquet  # noqa: PLC0415
+
+        cannot = "not a click log in Parquet ({})"
+        # The path is opened here, because pyarrow would also read folders and remote addresses.
+        with reading(path, cannot, pa.ArrowException), Path(path).open("rb") as file:
+            try:
+                table = parquet.ParquetFile(file).read()
+                names = [name for name in _COLUMNS if name in table.column_names]
+                columns = {name: table[name].to_numpy() for name in names}
+            except _ARROW_ERRORS as error:
+                raise DataError(cannot.format(error)) from error
+            note = _read_note(table)
+            log = cls(**columns, fingerprint=note.dataset, n_sessions=note.n_sessions)
             if dataset is not None:
                 log.check(dataset)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from error
         return log
 
     def __len__(self) -> int:
@@ -443,42 +452,25 @@ class _Note(msgspec.Struct):
     n_sessions: float | None = None
 
 
-def _read_columns(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the arguments of `ClickLog` from a file."""
-    import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
-    from pyarrow import parquet  # noqa: PLC0415
-
-    cannot = "not a click log in Parquet ({})"
-    # The path is opened here, because pyarrow would also read folders and remote addresses.
-    with reading(path, cannot, pa.ArrowException), Path(path).open("rb") as file:
-        try:
-            table = parquet.ParquetFile(file).read()
-            names = table.column_names
-        except _ARROW_ERRORS as error:
-            raise DataError(cannot.format(error)) from error
+def _read_note(table: pa.Table) -> _Note:
+    """Return the metadata of a saved log, or raise an error."""
+    names = table.column_names
     metadata = (table.schema.metadata or {}).get(_METADATA)
     if metadata is None or not set(names) >= set(_COLUMNS[:3]):
         raise DataError(
-            f"{path}: not a click log of this package (columns {', '.join(names)}"
-            "), expected one written by ClickLog.save"
+            f"not a click log of this package (columns {', '.join(names)}), expected one written "
+            "by ClickLog.save"
         )
     try:
         note = check_schema(parse_json(metadata), _Note, "its note")
     except DataError as error:
-        raise DataError(f"{path}: the note of its schema version is damaged ({error})") from error
+        raise DataError(f"the note of its schema version is damaged ({error})") from error
     if note.schema_version != SCHEMA_VERSION:
         raise DataError(
-            f"{path}: of schema version {note.schema_version}, expected {SCHEMA_VERSION}: read it "
-            "with the release that wrote it"
+            f"of schema version {note.schema_version}, expected {SCHEMA_VERSION}: read it with the "
+            "release that wrote it"
         )
-    columns: dict[str, Any] = {"fingerprint": note.dataset, "n_sessions": note.n_sessions}
-    for name in _COLUMNS:
-        if name in names:
-            try:
-                columns[name] = table[name].to_numpy()
-            except _ARROW_ERRORS as error:
-                raise DataError(f"{path}: the column {name} cannot be read ({error})") from error
-    return columns
+    return note
 
 
 # -- rows of several logs, and rows on the same item
@@ -520,7 +512,7 @@ _DEFAULTS: dict[str, Callable[[ClickLog], Floats]] = {
     "count": lambda log: np.ones(len(log)),
     "by_chance": lambda log: np.zeros(len(log)),
     "events": lambda log: log.clicks,
-    "examination": attrgetter("propensity"),
+    "examination": lambda log: log.propensity,
 }
 
 
@@ -536,25 +528,27 @@ def _concatenate(logs: list[ClickLog]) -> dict[str, Any]:
             "expected one"
         )
     columns = {name: _gather(logs, name) for name in _COLUMNS if name != "sessions"}
-    columns["sessions"] = _add_sessions(logs)
-    if columns["session"] is not None:
-        codes = [np.unique(session, return_inverse=True)[1] for session in columns["session"]]
-        starts = np.cumsum([0] + [int(code.max()) + 1 for code in codes[:-1]])
-        columns["session"] = [code + start for code, start in zip(codes, starts, strict=True)]
+    if all(log.session is not None for log in logs):  # sessions of different logs stay separate
+        start = 0
+        for index, session in enumerate(columns["session"]):
+            codes = np.unique(session, return_inverse=True)[1] + start
+            columns["session"][index], start = codes, int(codes.max()) + 1
+    if all(log.sessions is not None for log in logs):
+        columns["sessions"] = _add_sessions(logs)
     n_sessions = [log.n_sessions for log in logs]
     facts = {
         "n_sessions": None if None in n_sessions else sum(n_sessions),  # type: ignore[arg-type]
         "fingerprint": None if None in fingerprints else fingerprints[0],
     }
-    return facts | {name: np.concatenate(c) for name, c in columns.items() if c is not None}
+    return facts | {name: np.concatenate(parts) for name, parts in columns.items() if parts}
 
 
-def _gather(logs: list[ClickLog], name: str) -> list[NDArray[Any]] | None:
-    """Return a column of all logs, with its default if a log has none; None if none has it."""
+def _gather(logs: list[ClickLog], name: str) -> list[NDArray[Any]]:
+    """Return a column of all logs, with its default if a log has none; empty if none has it."""
     columns = [getattr(log, name) for log in logs]
     absent = [index for index, column in enumerate(columns) if column is None]
     if len(absent) == len(logs):
-        return None
+        return []
     if absent and name not in _DEFAULTS:
         raise DataError(
             f"click log {absent[0]} of {len(logs)} (counted from 0) has no column {name!r} and "
@@ -565,16 +559,13 @@ def _gather(logs: list[ClickLog], name: str) -> list[NDArray[Any]] | None:
     return columns
 
 
-def _add_sessions(logs: list[ClickLog]) -> list[Floats] | None:
-    """Return the sessions of each row's query in all logs together; None if a log has none."""
-    total: dict[int, float] = {}
+def _add_sessions(logs: list[ClickLog]) -> list[NDArray[Any]]:
+    """Return the sessions of each row's query in all logs together, per log."""
+    total = np.zeros(max(int(log.query.max()) for log in logs) + 1)
     for log in logs:
-        if log.sessions is None:
-            return None
         query, first = np.unique(log.query, return_index=True)
-        for each, sessions in zip(query.tolist(), log.sessions[first].tolist(), strict=True):
-            total[each] = total.get(each, 0.0) + sessions
-    return [np.array([total[query] for query in log.query.tolist()]) for log in logs]
+        total[query] += log.sessions[first]  # type: ignore[index] # the caller checks it
+    return [total[log.query] for log in logs]
 
 
 # -- items that were shown
