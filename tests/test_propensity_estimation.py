@@ -212,7 +212,6 @@ def test_gamma_is_found_with_coverage():
     assert abs(np.mean(found) - 0.7) < 4 * np.std(found) / np.sqrt(n_logs) + 0.005
     assert np.mean(hits) > 0.93 - 4 * np.sqrt(0.93 * 0.07 / n_logs)
     assert law.bias == PositionBias(law.gamma)
-    assert law.to_dict()["gamma"] == law.gamma
 
 
 def test_gamma_is_weighted_least_squares(rng):

@@ -94,7 +94,6 @@ def simulate_clicks(
     contexts : mapping of names to (share, PositionBiasCurve), optional
         One position-bias curve per context, instead of ``bias``.
     rng : numpy Generator or seed
-        Same seed, same bytes.
 
     The log has one row per click in the order of time, with its position and the dataset's
     fingerprint. If sessions of a query differ, ``examination`` is the probability of examination at
@@ -105,8 +104,7 @@ def simulate_clicks(
     >>> from countersample import RankingDataset
     >>> from countersample.clicks import simulate_clicks
     >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[4, 0], qid=["a", "a"])
-    >>> log = simulate_clicks(data, data.features[:, 0], n_clicks=1000, noise=0, rng=0)
-    >>> log
+    >>> simulate_clicks(data, data.features[:, 0], n_clicks=1000, noise=0, rng=0)
     ClickLog(n_clicks=1_000, max_weight=2, mean_weight=2)
 
     Only the first item is shown; it is the relevant one in one session of four:

@@ -112,7 +112,6 @@ def plan_ab_test(
     log : ClickLog
         With impressions and positions.
     dataset : RankingDataset
-        The data of the log. Its labels are not read.
     power : float in (0, 1)
     confidence, n_bootstrap, rng
         Of the interval of the difference, a bootstrap over sessions, or else queries.
@@ -142,22 +141,20 @@ def plan_ab_test(
         )
     clusters = Clusters.of(log)
     assert clusters.visits is not None  # noqa: S101 (it has impressions)
-    assert clusters.n_sessions is not None  # noqa: S101
-    n = clusters.n_sessions
+    n = float(clusters.n_sessions or 0)
     sessions = add_up(clusters.visits[1], clusters.visits[2], dataset.n_queries)
     clicks = log.clicks if log.events is None else log.events
     expected = _expected_clicks(ranker_or_scores, log, dataset, clicks, sessions)
     logged, new = float(clicks.sum() / n), float(expected.sum() / n)
-    old_variance, new_variance = (
-        _variance(by_row, log, dataset, sessions, n) for by_row in (clicks, expected)
-    )
+    old_variance = _variance(clicks, log, dataset, sessions, n)
+    new_variance = _variance(expected, log, dataset, sessions, n)
     if clusters.name == "sessions":
         by_session = clusters.total(clicks)
         variance = float(by_session @ by_session / n - logged**2)
         old_variance, new_variance = variance, new_variance * variance / old_variance
     sums = np.stack([clusters.sessions, clusters.total(expected), clusters.total(clicks)], axis=1)
-    draws = resample(sums, np.array([1.0, 0.0, 0.0]), clusters.n_empty, n_bootstrap=n_bootstrap,
-                     rng=np.random.default_rng(rng))  # fmt: skip
+    empty, rng = np.array([1.0, 0.0, 0.0]), np.random.default_rng(rng)
+    draws = resample(sums, empty, clusters.n_empty, n_bootstrap=n_bootstrap, rng=rng)
     low, high = interval((draws[:, 1] - draws[:, 2]) / draws[:, 0], confidence)
     variances = old_variance + new_variance
     return ABPlan(

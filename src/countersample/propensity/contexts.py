@@ -35,11 +35,7 @@ def estimate_by_context(
     counts: PositionCounts,
     *,
     method: str = "auto",
-    n_bootstrap: int = 200,
-    confidence: float = CONFIDENCE,
-    rng: np.random.Generator | int | None = None,
-    depth: int | None = None,
-    **options: Any,  # noqa: ANN401 (those of the method)
+    **settings: Any,  # noqa: ANN401 (the other parameters of estimate)
 ) -> ContextPropensities:
     """Estimate P(examine k) / P(examine 1) in each context, from its own rows alone.
 
@@ -64,19 +60,16 @@ def estimate_by_context(
     >>> {name: curve.value.round(6).tolist() for name, curve in by_device.curves.items()}
     {'desktop': [1.0, 0.5], 'phone': [1.0, 0.2]}
     """
-    return resample_by_context(
-        counts, method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng, depth=depth,
-        **options,
-    )[0]  # fmt: skip
+    return resample_by_context(counts, method, **settings)[0]
 
 
 def resample_by_context(
     counts: PositionCounts,
     method: str,
     *,
-    n_bootstrap: int,
-    confidence: float,
-    rng: np.random.Generator | int | None,
+    n_bootstrap: int = 200,
+    confidence: float = CONFIDENCE,
+    rng: np.random.Generator | int | None = None,
     depth: int | None = None,
     features: ArrayLike | None = None,
     draws: QueryDraws | None = None,

@@ -9,7 +9,7 @@ estimating. Both go through the same `Request`, so they always agree.
 from __future__ import annotations
 
 import textwrap
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -251,10 +251,6 @@ class PowerLaw:
                 "expected at least 0: take the curve itself"
             )
         return PositionBias(gamma=self.gamma, offset=self.offset)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self) | {"notes": list(self.notes)}
 
 
 def estimate_gamma(
