@@ -88,10 +88,6 @@ def matrix(scores):
     return rows
 
 
-def rankings(policy):
-    return [matrix(scores) for scores in policy.rankers]
-
-
 def twin_orders(name, top):
     """For each query, the probability of each order by the twin."""
     old, new = lists(OLD), lists(NEW)
@@ -102,7 +98,9 @@ def twin_orders(name, top):
 def collect_orders(policy, top, *, joint):
     """For each query, the probability of each order that the policy enumerates."""
     found = [{} for _ in SIZES]
-    for chances, rows in policy.orders(rankings(policy), top or max(SIZES), joint=joint):
+    for chances, rows in policy.orders(
+        list(map(matrix, policy.rankers)), top or max(SIZES), joint=joint
+    ):
         for orders, chance, row in zip(found, chances, rows.tolist(), strict=True):
             order = tuple(item for item in row if item >= 0)
             orders[order] = orders.get(order, 0) + chance
@@ -139,7 +137,9 @@ def test_all_orders_are_enumerated(name, top):
 def test_orders_are_drawn_with_their_probabilities(name, top, rng):
     policy, n = POLICIES[name][0], 20_000
     for query, wanted in enumerate(twin_orders(name, top)):
-        repeated = [np.repeat(rows[query : query + 1], n, axis=0) for rows in rankings(policy)]
+        repeated = [
+            np.repeat(rows[query : query + 1], n, axis=0) for rows in map(matrix, policy.rankers)
+        ]
         rows = policy.draw(rng, repeated, top or max(SIZES)).rows
         seen = Counter(tuple(item for item in row if item >= 0) for row in rows.tolist())
         assert set(seen) <= set(wanted)
@@ -148,7 +148,7 @@ def test_orders_are_drawn_with_their_probabilities(name, top, rng):
 
 def test_a_team_picks_its_best_item_left(rng):
     policy = TeamDraft({"old": OLD, "new": NEW})
-    shown = policy.draw(rng, [rows.repeat(50, axis=0) for rows in rankings(policy)], 5)
+    shown = policy.draw(rng, [rows.repeat(50, axis=0) for rows in map(matrix, policy.rankers)], 5)
     for query, (rows, teams) in enumerate(zip(shown.rows.tolist(), shown.policy, strict=True)):
         ranked = [lists(OLD)[query // 50], lists(NEW)[query // 50]]
         taken = []
@@ -235,31 +235,6 @@ def test_impressions_are_clicked_as_often_as_they_should(data, name, click_model
     for q, wanted in enumerate(orders):
         for (column, item), chance in marginals(wanted).items():
             cells[item, column + 1] = (shown[item, column + 1], int(sessions[q]), chance)
-    check_cells(cells)
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_clicks_are_those_of_the_world(data, name):
-    """Each item against the most clicked one of another query: a coin."""
-    _, chance = expected(data, twin_orders(name, 3), "trust-bias", lambda rank: TABLE[rank - 1])
-    log = simulate_clicks(data, POLICIES[name][0], 60_000, bias=TableBias(TABLE), **SETTING,
-                          click_model="trust-bias", top=3, rng=SEED)  # fmt: skip
-    row = data.offsets[log.query] + log.item
-    of = np.repeat(np.arange(len(SIZES)), SIZES)
-    cells = {}
-    for item in range(data.n_items):
-        if not chance[item]:
-            assert item not in row
-            continue
-        other = int(np.argmax(np.where(of == of[item], -1, chance)))
-        n = int(len(log) * (chance[item] + chance[other]) / chance.sum() / 2)
-        either = row[(row == item) | (row == other)][:n]
-        assert len(either) == n
-        cells[item] = (
-            int((either == item).sum()),
-            n,
-            chance[item] / (chance[item] + chance[other]),
-        )
     check_cells(cells)
 
 

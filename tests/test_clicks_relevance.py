@@ -48,11 +48,10 @@ class TestTheShare:
         assert "labels go up to 1: give relevant=0.9748" in text  # 194/199: 6 of 200 items
 
 
-class TestTheDefault:
-    def test_is_3_or_1_if_no_grade_reaches_it(self):
-        assert smallest_relevant(FEW_OF_3) == 3
-        assert smallest_relevant(GRADES_TO_2) == 1
-        assert smallest_relevant(GRADES_TO_2, 2) == 2
+def test_the_default_is_3_or_1_if_no_grade_reaches_it():
+    assert smallest_relevant(FEW_OF_3) == 3
+    assert smallest_relevant(GRADES_TO_2) == 1
+    assert smallest_relevant(GRADES_TO_2, 2) == 2
 
 
 class TestSimulations:

@@ -23,11 +23,8 @@ from countersample.propensity.agreement import _verdict
 THETA = 1 / np.arange(1, 6)
 
 
-def curve(value, low=None, high=None, **options):
-    low = value if low is None else low
-    high = value if high is None else high
-    shown = np.full(np.shape(value), 10)
-    return Propensities(value, low, high, n_impressions=shown, method="given", **options)
+def curve(value, low, high):
+    return Propensities(value, low, high, n_impressions=np.full(np.shape(value), 10), method="em")
 
 
 def is_falling_by_linprog(low, high):

@@ -45,19 +45,18 @@ KINDS = {
 # -- objects
 
 
-def test_a_curve_is_a_position_bias():
-    estimate = curve([1.0, 0.5, 0.2])
-    np.testing.assert_array_equal(estimate.propensity([3, 1]), [0.2, 1])
-    assert estimate.bias == TableBias([1.0, 0.5, 0.2])
+@pytest.mark.parametrize(
+    ("value", "propensity"),
+    [([1.0, 0.5, 0.2], [1.0, 0.5, 0.2]), ([1.0, 2.0, 0.5], [0.5, 1.0, 0.25])],
+)
+def test_a_curve_is_a_position_bias(value, propensity):
+    """Values above 1 become probabilities."""
+    estimate = curve(value)
+    np.testing.assert_array_equal(estimate.at([1, 2, 3]), value)
+    np.testing.assert_array_equal(estimate.propensity([1, 2, 3]), propensity)
+    assert estimate.bias == TableBias(propensity)
     clicks = PositionBased(bias=estimate, noise=0.5).click_probabilities([4, 0, 4])
-    np.testing.assert_allclose(clicks, [1, 0.25, 0.2])
-
-
-def test_values_above_one_become_probabilities():
-    estimate = curve([1.0, 2.0, 0.5])
-    np.testing.assert_array_equal(estimate.at([1, 2, 3]), [1, 2, 0.5])
-    np.testing.assert_array_equal(estimate.propensity([1, 2, 3]), [0.5, 1, 0.25])
-    assert estimate.bias == TableBias([0.5, 1.0, 0.25])
+    np.testing.assert_allclose(clicks, np.array(propensity) * [1, 0.5, 1])
 
 
 def test_values_above_one_are_divided_by_one_number():
