@@ -252,7 +252,7 @@ def test_ordinary_sessions_do_not_look_wrong(rng):
     every["click"] = np.ones(1200, int)
     check = read_impressions(stacked(every)).check()
     assert (check.suspicious.least_shown, check.suspicious.sessions) == (None, 0)
-    assert "Every impression has a click: rows for what was shown" in check.warnings[0]
+    assert "Every impression has a click: rows of results" in check.warnings[0]
 
 
 def test_many_is_against_the_median_client(rng):

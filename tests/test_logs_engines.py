@@ -67,13 +67,6 @@ def test_files_of_every_format_and_compression(engine, tmp_path, rng, ending, su
         assert as_dict(log.counts()) == count(rows_of(table))
 
 
-def test_text_ids_of_a_csv_keep_their_zeros(engine, tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_text("query_id,item_id,position,click\n007,1,1,true\n7,2,1.0,False\n7,2,2,0\n")
-    counts = read_impressions(path, engine=engine).counts()
-    assert as_dict(counts) == {("007", 1, 1): (1, 1), ("7", 2, 1): (1, 0), ("7", 2, 2): (1, 0)}
-
-
 def test_partitions_globs_and_folders(engine, tmp_path, rng):
     table = random_log(rng)
     dataset.write_dataset(

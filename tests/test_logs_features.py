@@ -13,8 +13,7 @@ import pytest
 import shops
 from pyarrow import compute, csv, parquet
 
-from countersample import CounterSampleRanker, RankingDataset, load_ranker
-from countersample.clicks import ClickLog
+from countersample import CounterSampleRanker, load_ranker
 from countersample.data.encoder import EncodedColumn
 from countersample.errors import DataError, ParameterError
 from countersample.fitting import compare_from_impressions
@@ -338,16 +337,6 @@ def test_a_ranker_is_not_written_under_the_name_of_something_else(run, command):
     )
     said = run(command, *given, "-o", "model.PARQUET", fails=True)
     assert "a ranker is written as JSON, expected a name such as model.json" in said
-
-
-def test_the_encoder_is_that_of_the_last_training():
-    data = RankingDataset.from_arrays([[0.1], [0.9]], [0, 0], [1, 1], feature_names=["a"])
-    log = ClickLog([0], [1], [1.0])
-    ranker = CounterSampleRanker(random_state=0).fit_log(data, log)
-    ranker.preprocessing_ = replace(
-        ranker.preprocessing_, encoder=read_features(pairs_table()).encoder
-    )
-    assert ranker.fit_log(data, log).preprocessing_.encoder is None
 
 
 def test_columns_that_a_ranker_knows_are_read_as_it_reads_them():

@@ -132,20 +132,6 @@ def test_csv_is_read_alike(tmp_path, name):
     compared_logs.check(write_csv(tmp_path, name), ["duckdb"])
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["quotes at once", "quotes within", "zeros", "nothing", "blank lines", "short row", "unicode",
-     "blanks", "numbers", "propensities"],
-)  # fmt: skip
-def test_spark_reads_csv_alike(cluster, tmp_path, name):  # noqa: ARG001 (starts Spark)
-    compared_logs.check(write_csv(tmp_path, name), ["spark"])
-
-
-@pytest.mark.parametrize("name", ["newlines", "after a quote"])
-def test_spark_rejects_newlines_and_text_after_quotes(cluster, tmp_path, name):  # noqa: ARG001
-    assert compared_logs.found(write_csv(tmp_path, name), "spark") == compared_logs.REFUSED
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", JSON)
 def test_json_lines_are_read_alike(tmp_path, name):

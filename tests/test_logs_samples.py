@@ -39,30 +39,23 @@ def weights(log, features):
 
 
 @pytest.mark.slow
-def test_a_sample_of_queries_has_the_weights_of_the_whole_log(shop, features):
+def test_a_sample_of_queries_has_all_their_rows_and_the_weights_of_the_whole_log(shop, features):
     log = read_impressions(shop / "impressions.parquet")
-    whole, part = weights(log, features), weights(log.sample_queries(100, seed=SEED), features)
+    sample = log.sample_queries(37, seed=SEED)
+    whole, part = weights(log, features), weights(sample, features)
     assert 0 < len(part) < len(whole)
     assert_allclose(list(part.values()), [whole[item] for item in part], rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_a_sample_has_all_rows_of_as_many_queries(shop):
-    log = read_impressions(shop / "impressions.parquet")
-    whole = log.counts()
-    part = log.sample_queries(37, seed=SEED).counts()
-    assert len(part.query_ids) == 37
-    chosen = np.isin(whole.query_ids[whole.query], part.query_ids)
-    assert part.n_impressions == whole.impressions[chosen].sum()
-    assert len(log.sample_queries(10**6).counts().query_ids) == len(whole.query_ids)
-
-
-@pytest.mark.slow
-def test_smaller_samples_are_parts_of_larger_ones(shop):
-    log = read_impressions(shop / "impressions.parquet")
-    few, more = ({*log.sample_queries(n, seed=SEED).counts().query_ids.tolist()} for n in (20, 60))
-    assert few < more
-    assert few != {*log.sample_queries(20, seed=SEED + 1).counts().query_ids.tolist()}
+    every, counts = log.counts(), sample.counts()
+    assert len(counts.query_ids) == 37
+    chosen = np.isin(every.query_ids[every.query], counts.query_ids)
+    assert counts.n_impressions == every.impressions[chosen].sum()
+    assert len(log.sample_queries(10**6).counts().query_ids) == len(every.query_ids)
+    few, other = (
+        {*log.sample_queries(20, seed=seed).counts().query_ids.tolist()}
+        for seed in (SEED, SEED + 1)
+    )
+    assert few < {*counts.query_ids.tolist()}  # a smaller sample is a part of a larger one
+    assert few != other
 
 
 @pytest.mark.slow

@@ -417,15 +417,6 @@ def test_without_hidden_layers_it_is_a_linear_ranker(small, tmp_path):
     assert not hasattr(settings, "scorer_")
 
 
-def test_the_same_seed_gives_the_same_network(small):
-    need("torch")
-    from countersample import torch
-
-    settings = torch.NeuralRanker(hidden=(4,), epochs=2, random_state=SEED)
-    first, second = (torch.train_on_shards(settings, small[0]) for _ in range(2))
-    assert (first.predict(small[1]) == second.predict(small[1])).all()
-
-
 def test_of_the_mean_rank_less_is_better(small):
     """The epoch that is kept is the one of the lowest value."""
     need("torch")

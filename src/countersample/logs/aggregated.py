@@ -245,7 +245,7 @@ def _split_days(
     if day is not None:
         if has_times:
             raise ParameterError(
-                f"day is {day}, and the log has timestamps, which say the day: leave it out"
+                f"day is {day}, and the log has timestamps, which have the days: leave it out"
             )
         return [(day if isinstance(day, date) else parse_day(day, "day"), log)]
     if not has_times:

@@ -86,11 +86,11 @@ class LogCheck(Tabular):
     shuffled : tuple of str
         The policies whose rankings were shuffled: as the user named it, or found by their names.
     has_events : bool
-        Whether values of events say what is a click.
+        Whether the values of events define clicks.
 
     Notes
     -----
-    `countersample.propensity.supported` says which propensities its counts support.
+    `countersample.propensity.supported` returns the propensities that its counts support.
     """
 
     source: str
@@ -137,7 +137,7 @@ class LogCheck(Tabular):
             )
         if self.counts.n_clicks == self.counts.n_impressions:
             sentences.append(
-                "Every impression has a click: rows for what was shown and not clicked are missing."
+                "Every impression has a click: rows of results without a click are missing."
             )
         if not self.counts.n_clicks:
             sentences.append("The log has no click: there is nothing to learn from.")

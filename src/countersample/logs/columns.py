@@ -135,7 +135,7 @@ def _describe_missing(missing: list[str], names: Mapping[str, str], present: Seq
     pairs = ",".join(f"{name}={column}" for name, column in examples.items())
     plural = "s" if len(missing) > 1 else ""
     events = (
-        "; if the column 'event' says what was clicked, give the value of each event with "
+        "; if the column 'event' has the clicks, give the value of each event with "
         "values={'click': 1} (--values click=1)"
         if "click" in missing and names["event"] in present
         else ""
@@ -196,7 +196,7 @@ def as_id(column_name: str, name: str, dtype: nw.dtypes.DType) -> nw.Expr:
 
 
 def as_number(name: str, dtype: nw.dtypes.DType) -> nw.Expr:
-    """Return a column as numbers of 64 bits, null where there is none: NaN and infinity are none.
+    """Return a column as numbers of 64 bits, null for any other value, NaN and infinity.
 
     Sums of narrower numbers differ between engines. Text is checked here, because engines accept
     different spellings ("1_000", "0x10", "infinity").

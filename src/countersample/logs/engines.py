@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager, ExitStack
 
-    from pyarrow.dataset import Dataset
-
     from countersample.logs.files import Files
     from countersample.options import LogOptions
 
@@ -63,8 +61,8 @@ class Engine(ABC):
         """Start the engine."""
 
     @abstractmethod
-    def from_arrow(self, table: pa.Table | Dataset) -> Any:  # noqa: ANN401 (a frame of the engine)
-        """Scan a table in memory, or a dataset that Arrow reads on demand."""
+    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (a frame of the engine)
+        """Scan a table in memory."""
 
     @abstractmethod
     def scan(self, files: Files) -> Any:  # noqa: ANN401 (a frame of the engine)
@@ -141,7 +139,7 @@ class DuckDB(Engine):
             ) from error
         cleanup.callback(self.connection.close)
 
-    def from_arrow(self, table: pa.Table | Dataset) -> Any:  # noqa: ANN401, D102 (as in Engine)
+    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401, D102 (as in Engine)
         return self.connection.from_arrow(table)
 
     def scan(self, files: Files) -> Any:  # noqa: ANN401, D102 (as in Engine)
@@ -217,36 +215,21 @@ class Spark(Engine):
             ) from error
         cleanup.callback(self.session.stop)
 
-    def from_arrow(self, table: pa.Table | Dataset) -> Any:  # noqa: ANN401 (a data frame)
+    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (a data frame)
         """Send a table from memory to the workers."""
-        rows = table.to_table() if hasattr(table, "to_table") else table
-        return self.session.createDataFrame(rows)
+        return self.session.createDataFrame(table)
 
     def scan(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
-        """Open files lazily; a CSV or TSV file with newlines within values is rejected."""
-        reader, paths = self.session.read, list(files.paths)
+        """Open Parquet lazily; other formats go through the memory of the driver."""
+        if files.format.name != "parquet":
+            return self.session.createDataFrame(files.read())
+        files.check_types()
+        reader, paths = self.session.read.option("mergeSchema", "true"), list(files.paths)
         if files.folder is not None:
             reader = reader.option("basePath", files.folder)
         if not files.is_remote:  # Spark takes paths as patterns
             paths = [re.sub(r"([\\*?{}\[\]])", r"\\\1", path) for path in paths]
-        if files.format.name == "parquet":
-            files.check_types()
-            return reader.option("mergeSchema", "true").parquet(*paths)
-        if files.format.name == "jsonl":
-            return reader.json(paths, mode="FAILFAST")
-        if not files.format.delimiter:
-            return self.from_arrow(files.open())
-        # With pruned columns, Spark would not notice a line of another length.
-        return reader.option("columnPruning", "false").csv(
-            paths,
-            sep=files.format.delimiter,
-            header=True,
-            quote='"',
-            escape='"',
-            mode="FAILFAST",
-            enforceSchema=False,
-            unescapedQuoteHandling="RAISE_ERROR",
-        )
+        return reader.parquet(*paths)
 
     @classmethod
     @contextmanager

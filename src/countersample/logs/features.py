@@ -25,7 +25,7 @@ from countersample.errors import DataError, ParameterError
 from countersample.logs import aggregation
 from countersample.logs.columns import as_id, join_query_ids
 from countersample.logs.counts import find_ids, row_keys
-from countersample.logs.files import find_files, find_format, open_tables
+from countersample.logs.files import find_format, open_tables
 from countersample.logs.tally import encode
 from countersample.options import FeatureOptions
 
@@ -47,7 +47,7 @@ _TABLES = {
     "items": ("the features of items", ("item_id",)),
     "queries": ("the features of queries", ("query_id",)),
 }
-_NOTABLE_SHARE = 0.01  # of the pairs: if a feature changes in more of them, a warning says so
+_NOTABLE_SHARE = 0.01  # of the pairs: a feature that changes in more of them causes a warning
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,24 +251,12 @@ def _learn(
 
 @dataclass(frozen=True, eq=False)
 class _Source:
-    """A table in memory, and the ids of its rows.
+    """A table in memory, and the ids of its rows."""
 
-    Attributes
-    ----------
-    title : str
-        Its name in errors.
-    frame : narwhals.DataFrame
-    id_names : tuple of str
-        The names of the id columns in the table.
-    ids : dict of array (n_rows,), int64 or str
-        ``query_id``, ``item_id``, or both.
-    warnings : tuple of str
-    """
-
-    title: str
+    title: str  # its name in errors
     frame: nw.DataFrame[Any]
-    id_names: tuple[str, ...]
-    ids: dict[str, NDArray[Any]]
+    id_names: tuple[str, ...]  # in the frame
+    ids: dict[str, NDArray[Any]]  # query_id, item_id, or both, each (n_rows,)
     warnings: tuple[str, ...] = ()
 
     @classmethod
@@ -434,23 +422,11 @@ def _warn_if_changing(name: str, mean: Floats, spread: Floats) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Query-item pairs with the row of each table that has their features.
-
-    Attributes
-    ----------
-    sources : dict of _Source
-    homes : dict of str
-        The source of each column that may be a feature.
-    rows : dict of int64 array (n_pairs,)
-        The row of each source for each pair; −1 if it has none.
-    query_ids, item_ids : arrays (n_pairs,)
-        Pairs of a query are side by side.
-    warnings : tuple of str
-    """
+    """Query-item pairs, sorted by query, with the row of each table that has their features."""
 
     sources: dict[str, _Source]
-    homes: dict[str, str]
-    rows: dict[str, Ints]
+    homes: dict[str, str]  # the source of each column that may be a feature
+    rows: dict[str, Ints]  # of each source, (n_pairs,); −1 if it has none
     query_ids: NDArray[Any]
     item_ids: NDArray[Any]
     warnings: tuple[str, ...]
@@ -547,26 +523,17 @@ def _find_homes(sources: Mapping[str, _Source], include: Sequence[str]) -> dict[
 
 def is_labelled_data(source: Any) -> bool:  # noqa: ANN401 (any frame narwhals knows)
     """Return whether a path has LETOR text, in files of any name, or a saved dataset."""
-    if not isinstance(source, str | os.PathLike):
+    if not isinstance(source, str | os.PathLike) or not Path(source).exists():
         return False
-    name = os.fspath(source)
-    if is_dataset_folder(Path(name)) or _has_letor(Path(name)):
+    path = Path(source)
+    if not path.is_dir():
+        return find_format(path.name) is None
+    if is_dataset_folder(path):
         return True
     try:
-        find_files(name)
+        parts = find_layout(path).files(None)  # by names such as train.txt, S1.txt
     except DataError:
-        return Path(name).exists() and find_format(name) is None
-    return False
-
-
-def _has_letor(path: Path) -> bool:
-    """Return whether a folder has LETOR text by its names (``train.txt``, ``S1.txt``)."""
-    if not path.is_dir():
-        return False
-    try:
-        parts = find_layout(path).files(None)
-    except DataError:
-        return False
+        return not any(find_format(each.name) for each in path.rglob("*"))
     return not any(find_format(each.name) for paths in parts.values() for each in paths)
 
 

@@ -73,7 +73,7 @@ class Impressions(AbstractContextManager["Impressions"]):
     has_text_ids : bool
         Whether ids came as text of a CSV file, so that "7" may mean the number.
     has_events : bool
-        Whether values of events say what is a click.
+        Whether the values of events define clicks.
     joins_queries : bool
         Whether queries that differ only in case and blanks are one.
     left_out : Suspicious, optional
@@ -215,7 +215,9 @@ class Impressions(AbstractContextManager["Impressions"]):
     def of_policy(self, *policies: str) -> Impressions:
         """Return the rows of one policy, or of several: the randomized traffic."""
         if "policy" not in self.columns:
-            raise DataError(f"{self.source}: no column 'policy', so its rows cannot be told apart")
+            raise DataError(
+                f"{self.source}: no column 'policy', so its rows cannot be selected by policy"
+            )
         # A list, because narwhals 2.10 hands it on to Spark.
         return self.with_frame(self.frame.filter(nw.col("policy").is_in([*policies])))
 
