@@ -53,12 +53,10 @@ class Engine(ABC):
     name: ClassVar[str]
     #: The frames that the engine counts in place.
     implementations: ClassVar[tuple[nw.Implementation, ...]]
-    #: The fields of `LogOptions` that are settings of this engine.
-    settings: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def __init__(self, cleanup: ExitStack, **settings: Any) -> None:  # noqa: ANN401 (of LogOptions)
-        """Start the engine."""
+    def __init__(self, cleanup: ExitStack, options: LogOptions) -> None:
+        """Start the engine with its settings; reject those of another engine."""
 
     @abstractmethod
     def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (a frame of the engine)
@@ -105,15 +103,10 @@ class DuckDB(Engine):
 
     name = "duckdb"
     implementations = (nw.Implementation.DUCKDB,)
-    settings = ("memory_limit", "temp_dir")
 
-    def __init__(
-        self,
-        cleanup: ExitStack,
-        *,
-        memory_limit: str | None = None,
-        temp_dir: os.PathLike[str] | str | None = None,
-    ) -> None:
+    def __init__(self, cleanup: ExitStack, options: LogOptions) -> None:
+        if options.master is not None:
+            raise ParameterError("master is a setting of spark, not of duckdb")
         duckdb = import_module("duckdb")
         # By default DuckDB would spill to the current folder.
         spill = Path(tempfile.gettempdir(), _unique_name())
@@ -121,21 +114,21 @@ class DuckDB(Engine):
         config: dict[str, Any] = {
             "threads": available_cores(),
             "preserve_insertion_order": False,  # less memory, and nothing here depends on it
-            "temp_directory": os.fspath(temp_dir or spill),
+            "temp_directory": os.fspath(options.temp_dir or spill),
             # No query may download an extension.
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "python_enable_replacements": False,
         }
-        if memory_limit is not None:
-            config["memory_limit"] = memory_limit
+        if options.memory_limit is not None:
+            config["memory_limit"] = options.memory_limit
         try:
             self.connection = duckdb.connect(config=config)
         except duckdb.Error as error:
-            folder = None if temp_dir is None else os.fspath(temp_dir)
             raise ParameterError(
-                f"DuckDB does not take memory_limit={memory_limit!r}, temp_dir={folder!r}: "
-                f"{summarize_error(error)} (expected something like '2GB' and a folder)"
+                f"DuckDB does not take memory_limit={options.memory_limit!r}, temp_dir="
+                f"{str(options.temp_dir)!r}: {summarize_error(error)} (expected something like "
+                "'2GB' and a folder)"
             ) from error
         cleanup.callback(self.connection.close)
 
@@ -188,10 +181,11 @@ class Spark(Engine):
 
     name = "spark"
     implementations = (nw.Implementation.PYSPARK, nw.Implementation.PYSPARK_CONNECT)
-    settings = ("master",)
 
-    def __init__(self, cleanup: ExitStack, *, master: str | None = None) -> None:
-        sql = need("pyspark.sql")
+    def __init__(self, cleanup: ExitStack, options: LogOptions) -> None:
+        if options.memory_limit or options.temp_dir:
+            raise ParameterError("memory_limit and temp_dir are settings of duckdb, not of spark")
+        sql, master = need("pyspark.sql"), options.master
         session = sql.SparkSession.getActiveSession()
         if session is not None:
             current = session.sparkContext.master
@@ -263,17 +257,6 @@ ENGINES: dict[str, type[Engine]] = {"duckdb": DuckDB, "spark": Spark}
 def find_engine(name: str) -> type[Engine]:
     """Return the engine of this name."""
     return ENGINES[choice("engine", name, ENGINES)]
-
-
-def start_engine(engine: type[Engine], options: LogOptions, cleanup: ExitStack) -> Engine:
-    """Start an engine with its settings; `cleanup` closes what it opens."""
-    for other in ENGINES.values():
-        for setting in other.settings:
-            if getattr(options, setting) is not None and setting not in engine.settings:
-                raise ParameterError(
-                    f"{setting} is a setting of {other.name}, not of {engine.name}"
-                )
-    return engine(cleanup, **{setting: getattr(options, setting) for setting in engine.settings})
 
 
 def check_types(rows: nw.LazyFrame[Any]) -> None:

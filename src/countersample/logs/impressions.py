@@ -21,7 +21,7 @@ from countersample.logs import aggregation
 from countersample.logs.checks import LogCheck, check, describe_sessions, without_suspicious
 from countersample.logs.columns import FEATURE, prepare_rows, select_columns
 from countersample.logs.days import Days, find_clock, find_days, parse_days, weighted_days
-from countersample.logs.engines import ENGINES, check_types, find_engine, start_engine
+from countersample.logs.engines import ENGINES, check_types, find_engine
 from countersample.logs.files import JOINED_QUERIES, explained, find_files
 from countersample.logs.joins import RowPropensities
 from countersample.logs.readers import find_reader, open_with_reader
@@ -360,7 +360,7 @@ def _read_files(source: str, options: LogOptions, cleanup: ExitStack) -> Impress
             f"features of the log are columns of a log with one row per impression, and the reader "
             f"{reader} has none: give them in a table of features"
         )
-    engine = start_engine(find_engine(options.engine or _DEFAULT_ENGINE), options, cleanup)
+    engine = find_engine(options.engine or _DEFAULT_ENGINE)(cleanup, options)
     with explained(source):
         if reader is None:
             files = find_files(source).unpack(cleanup)
@@ -386,7 +386,7 @@ def _read_frame(
     with explained(name):
         frame = select_columns(native.lazy(), options)
         if chosen is not home:
-            engine = start_engine(chosen, options, cleanup)
+            engine = chosen(cleanup, options)
             table = frame.collect(backend="pyarrow").to_arrow()
             frame = nw.from_native(engine.from_arrow(table)).lazy()
         elif options.master or options.memory_limit or options.temp_dir:
