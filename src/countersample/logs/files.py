@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import pyarrow as pa
-from pyarrow import csv, dataset, fs, parquet, types
+from pyarrow import csv, fs, parquet, types
 
 from countersample._files import temporary_folder
 from countersample.data.sources import COMPRESSED_SUFFIXES, join_words, open_source
@@ -171,6 +171,8 @@ class Files:
 
     def open(self) -> Dataset:
         """Return a dataset that Arrow reads on demand; values of CSV and TSV are text."""
+        from pyarrow import dataset  # noqa: PLC0415 (imports pandas)
+
         if self.format.delimiter:
             return _open_delimited(self)
         system, paths = self.locate()
@@ -384,6 +386,8 @@ def _dialect(files: Files) -> ParseOptions:
 
 def _open_delimited(files: Files) -> Dataset:
     """Return all values as text, by Arrow's reader; reject files with different columns."""
+    from pyarrow import dataset  # noqa: PLC0415 (imports pandas)
+
     text = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
     form = dataset.CsvFileFormat(parse_options=_dialect(files), convert_options=text)
     system, paths = files.locate()

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-from pyarrow import dataset as arrow
 
 from countersample._environment import need
 from countersample._params import choice, whole_number
@@ -140,6 +139,8 @@ def read_training_shards(
     log : ClickLog
         One row per item with clicks.
     """
+    from pyarrow import dataset as arrow  # noqa: PLC0415 (imports pandas)
+
     whole_number("world_size", world_size, least=1)
     if whole_number("rank", rank, least=0) >= world_size:
         raise ParameterError(f"rank is {rank}, expected below {world_size}, the world_size")
