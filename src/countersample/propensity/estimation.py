@@ -170,10 +170,8 @@ def bootstrap(
 def estimate_trust(
     counts: PositionCounts,
     *,
-    n_bootstrap: int = 200,
-    confidence: float = CONFIDENCE,
-    rng: np.random.Generator | int | None = None,
     depth: int | None = None,
+    **settings: Any,  # noqa: ANN401 (n_bootstrap, confidence and rng of estimate)
 ) -> TrustPropensities:
     """Estimate α and β of P(click at k) = β_k + α_k·r from items shown at several positions.
 
@@ -186,7 +184,8 @@ def estimate_trust(
     two positions, in 20 queries or more, and must differ in relevance. A log that does not support
     it raises `DataError`, with the reason and the largest depth at which it does.
 
-    The parameters are those of `estimate`; β is 0 at the last position, `depth`.
+    The settings are ``n_bootstrap``, ``confidence`` and ``rng`` of `estimate`; β is 0 at the last
+    position, `depth`.
 
     Examples
     --------
@@ -205,23 +204,17 @@ def estimate_trust(
     >>> trust.alpha.round(2), trust.beta.round(2)
     (array([1. , 0.8]), array([0.3, 0. ]))
     """
-    result, resamples = bootstrap(
-        counts, method=TRUST, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng, depth=depth
-    )
-    (alpha, beta), (alpha_low, beta_low), (alpha_high, beta_high) = (
-        np.split(result[name], 2) for name in ("value", "low", "high")
-    )
+    result, resamples = bootstrap(counts, method=TRUST, depth=depth, **settings)
+    columns: dict[str, Any] = {}
+    for end, name in (("", "value"), ("_low", "low"), ("_high", "high")):
+        columns[f"alpha{end}"], columns[f"beta{end}"] = np.split(result[name], 2)
+    alpha, beta = columns["alpha"], columns["beta"]
     return TrustPropensities(
-        alpha=alpha,
-        alpha_low=alpha_low,
-        alpha_high=alpha_high,
-        beta=beta,
-        beta_low=beta_low,
-        beta_high=beta_high,
+        **columns,
         n_impressions=result["n_impressions"],
         p_value=no_trust_p_value(beta[:-1], resamples[:, len(alpha) : -1]),
         origin=level_of_irrelevance(cells_of(counts, depth), alpha, beta),
-        confidence=confidence,
+        confidence=result["confidence"],
         notes=(*result["notes"], *_contexts_note(counts)),
     )
 
@@ -256,12 +249,8 @@ class PowerLaw:
 def estimate_gamma(
     counts: PositionCounts,
     *,
-    method: str = "auto",
     offset: int = 0,
-    n_bootstrap: int = 200,
-    confidence: float = CONFIDENCE,
-    rng: np.random.Generator | int | None = None,
-    **options: Any,  # noqa: ANN401 (those of estimate)
+    **settings: Any,  # noqa: ANN401 (the parameters of estimate)
 ) -> PowerLaw:
     """γ = Σ_k u_k·x_k·y_k / Σ_k u_k·x_k², the least squares of y on x through 0, where ::
 
@@ -288,43 +277,36 @@ def estimate_gamma(
     (1.0, True)
     """  # noqa: D400 (the formula is the summary)
     number("offset", offset, least=0)
-    curve, resamples = resample(
-        counts, method=method, n_bootstrap=n_bootstrap, confidence=confidence, rng=rng, **options
-    )
+    curve, resamples = resample(counts, **settings)
     x = np.log((curve.position + offset) / (1 + offset))
     with np.errstate(divide="ignore"):
         logs = np.log(resamples)
     logs = logs[np.isfinite(logs).all(axis=1)]  # without those that had no click at a position
-    if len(logs) < n_bootstrap / 2:
+    if len(logs) < len(resamples) / 2:
         raise DataError(
-            f"{n_bootstrap - len(logs)} of {n_bootstrap} resamples have no click at some position, "
-            "too many for a law: take a longer log"
+            f"{len(resamples) - len(logs)} of {len(resamples)} resamples have no click at some "
+            "position, too many for a law: take a longer log"
         )
     spread = logs.var(axis=0)
     spread[0] = 1.0  # x is 0 there
     weights = 1 / np.maximum(spread, 1e-12)
-    slopes = _slope(x, -logs, weights)
-    gamma = float(_slope(x, -np.log(curve.value), weights))
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(slopes, [tail, 1 - tail])
+    slopes = -(np.vstack([np.log(curve.value), logs]) * weights * x).sum(axis=1)
+    gamma, *others = slopes / (weights * x**2).sum()
+    tail = (1 - curve.confidence) / 2
+    low, high = np.quantile(others, [tail, 1 - tail])
     law = np.exp(-gamma * x)
     rounding = 1e-9  # matters if an interval is a point
     is_within = (law >= curve.low * (1 - rounding)) & (law <= curve.high * (1 + rounding))
     return PowerLaw(
-        gamma=gamma,
-        low=min(float(low), gamma),
-        high=max(float(high), gamma),
+        gamma=float(gamma),
+        low=float(min(low, gamma)),
+        high=float(max(high, gamma)),
         offset=offset,
         method=curve.method,
-        confidence=confidence,
+        confidence=curve.confidence,
         is_within=bool(is_within.all()),
         notes=curve.notes,
     )
-
-
-def _slope(x: Floats, y: Floats, weights: Floats) -> Floats:
-    slope: Floats = (y * weights * x).sum(axis=-1) / (weights * x**2).sum()
-    return slope
 
 
 # -- which methods a log supports
