@@ -10,6 +10,7 @@ names of features may differ.
 
 import json
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -153,16 +154,14 @@ class Groups:
 
 
 def plain_sizes(content: bytes) -> list[int] | None:
-    """Read a group file in the most obvious way: a number a line, of ASCII digits, in 63 bytes."""
-    sizes = []
-    if max(map(len, content.split(b"\n"))) > 63:
+    """Read a group file in the most obvious way: positive numbers of ASCII digits."""
+    try:
+        words = content.decode("utf-8-sig").split()
+    except UnicodeDecodeError:
         return None
-    for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
-        word = line.strip()
-        if word and not (word.isdigit() and int(word)):
-            return None
-        sizes += [int(word)] if word else []
-    return sizes
+    if any(not re.fullmatch("0*[1-9][0-9]{,17}", word) for word in words):
+        return None
+    return [int(word) for word in words]
 
 
 def main() -> None:

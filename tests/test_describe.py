@@ -32,19 +32,16 @@ def test_worked_example():
     assert (data.label_min, data.label_mean, data.label_max) == (0, (0 + 2 + 1 + 1) / 4, 2)
     assert data.grades == {0: 1, 1: 2, 2: 1}
     assert data.n_queries_one_grade == 1
-    assert data.n_queries_none_relevant == 0
+    assert data.n_queries_none_relevant == data.n_queries_one_item == 0
     assert data.n_bytes == 4 * 3 * 4 + 4 * 4 + 3 * 8 + 2 * 8
 
 
-def test_degenerate_queries():
+def test_items_and_degenerate_queries():
     labels = [0, 0, 1, 1, 0, 1, 3, 0]  # queries of labels 00, 11, 01, 3 and 0
     figures = describe(dataset([2, 2, 2, 1, 1], labels))
     assert figures.n_queries_one_grade == 4
     assert figures.n_queries_none_relevant == 2
     assert figures.n_queries_one_item == 2
-
-
-def test_items_of_a_query():
     figures = describe(dataset([1, 4, 4, 19, 20]))
     assert (figures.items_min, figures.items_max) == (1, 20)
     assert figures.items_median == 4

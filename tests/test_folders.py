@@ -82,16 +82,9 @@ class TestLetorsParts:
 
 
 class TestWhichFilesAreRead:
-    def test_the_others_are_named(self, letor):
-        (letor / ".hidden").touch()
-        found = find_layout(letor)
-        assert found.unused == ("docs/", "published.csv")
+    def test_the_fold_is_reported(self, letor):
         parts = "train is S2.txt, S3.txt and S4.txt; vali is S5.txt.xz; test is S1.txt"
-        assert found.notes(2) == [
-            f"{letor}: fold 2 of 5 is read ({parts})",
-            f"{letor}: not used: docs/ and published.csv",
-        ]
-        assert found.notes(every_fold=True) == found.notes(2)[1:]
+        assert find_layout(letor).notes(2) == [f"{letor}: fold 2 of 5 is read ({parts})"]
 
     def test_hidden_files_in_folds(self, tmp_path):
         """Such as macOS leaves beside each file."""
@@ -115,26 +108,15 @@ class TestWhichFilesAreRead:
         with pytest.raises(DataError, match="cannot be read: Permission denied"):
             load_letor(tmp_path)
 
-    def test_not_more_than_a_few_by_name(self, letor):
-        for k in range(20):
-            (letor / f"more{k:02}.csv").touch()
-        (said,) = find_layout(letor).notes(every_fold=True)
-        assert said.endswith("more06.csv and 14 more")
-
     def test_folds_go_before_parts_and_splits_before_both(self, letor):
         for k in (1, 2):
             (letor / f"Fold{k}").mkdir()
             save_letor(PARTS[k - 1], letor / f"Fold{k}" / "train.txt")
             save_letor(PARTS[k], letor / f"Fold{k}" / "test.txt")
-        (letor / "Fold2" / "readme.md").touch()
-        found = find_layout(letor)
-        assert sorted(found.folds) == [1, 2]
-        assert "S1.txt" in found.unused
-        assert "Fold2/readme.md" in found.unused
+        assert sorted(find_layout(letor).folds) == [1, 2]
         assert queries(load_letor(letor, fold=2, split="train")) == of_parts(2)
         save_letor(PARTS[4], letor / "train.txt")
         assert list(load_letor(letor)) == ["train"]
-        assert "Fold1/" in find_layout(letor).unused
 
     def test_a_fold_that_there_is_not(self, letor, tmp_path):
         with pytest.raises(ParameterError, match="fold is 6, expected 1, 2, 3, 4 or 5"):
@@ -157,7 +139,7 @@ class TestStudies:
             of_parts(5),
             of_parts(1),
         ]
-        assert source.notes == (f"{letor}: not used: docs/ and published.csv",)
+        assert source.notes == ()
         (fold,) = find_source(str(letor), fold=4).folds
         assert queries(fold.load()[2]) == of_parts(3)
 
@@ -193,7 +175,6 @@ def test_commands_say_what_they_read(run, letor, tmp_path):
     ):
         told = run(*words, told=True)
         assert "fold 2 of 5 is read (train is S2.txt, S3.txt and S4.txt" in told
-        assert "not used: docs/ and published.csv" in told
     assert list(json.loads(run("evaluate", ranker, letor, "--json", *fold))) == [
         "train", "vali", "test"
     ]  # fmt: skip

@@ -6,8 +6,6 @@ iterate against full supervision, averaged over the evaluation points of a run; 
 seeds.
 """
 
-import lzma
-
 import numpy as np
 import pytest
 from conftest import SEED
@@ -16,7 +14,6 @@ from scipy.stats import ttest_rel
 from countersample import (
     ClickLog,
     PositionBias,
-    RankingDataset,
     evaluate,
     load_letor,
     simulate_clicks,
@@ -34,25 +31,11 @@ METHODS = {  # name: method, unit
 N_CLICKS, STEPS, POINTS = 50_000, 30_000, 15
 
 
-def joined(parts):
-    return RankingDataset.from_arrays(
-        X=np.concatenate([part.features for part in parts]),
-        y=np.concatenate([part.labels for part in parts]),
-        qid=np.concatenate([np.repeat(part.query_ids, part.query_sizes) for part in parts]),
-    )
-
-
 @pytest.fixture(scope="module")
-def folds(shared, tmp_path_factory):
+def folds(shared):
     """LETOR's rotation: three parts to train on, one to choose by, one to test on."""
-    folder = tmp_path_factory.mktemp("mq2008")
-    parts = []
-    for part in range(1, 6):
-        path = folder / f"S{part}.txt"
-        path.write_bytes(lzma.decompress((shared / "mq2008" / f"S{part}.txt.xz").read_bytes()))
-        parts.append(load_letor(path).normalized("query-minmax"))
-    turned = [[parts[(fold + k) % 5] for k in range(5)] for fold in range(5)]
-    return [(joined(five[:3]), five[3], five[4]) for five in turned]
+    folds = [load_letor(shared / "mq2008", fold=fold) for fold in range(1, 6)]
+    return [[part.normalized("query-minmax") for part in fold.values()] for fold in folds]
 
 
 def ndcg(weights, data):

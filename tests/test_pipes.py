@@ -13,8 +13,7 @@ import pytest
 
 from countersample import RankingDataset, load_letor, save_letor, simulate_clicks
 from countersample.data.labelled_files import convert, load
-from countersample.data.sources import open_source
-from countersample.errors import DataError, ParameterError
+from countersample.errors import ParameterError
 
 if not hasattr(os, "mkfifo"):
     pytest.skip("this system has no named pipes", allow_module_level=True)
@@ -143,36 +142,3 @@ class Slow(io.RawIOBase):
 
     def readinto(self, buffer):
         return self._content.readinto(memoryview(buffer)[:1])
-
-
-class TestFilesThatChange:
-    @pytest.mark.parametrize("change", ["shrinks", "grows", "same size"])
-    def test_while_text_is_read(self, text, change):
-        def read_and_change():
-            size = text.stat().st_size
-            with open_source(text) as source:
-                source.readinto(memoryview(bytearray(10)))
-                if change == "shrinks":
-                    os.truncate(text, size // 2)
-                else:
-                    with text.open("r+b") as file:
-                        file.seek(0 if change == "same size" else size)
-                        file.write(b"1")
-                    os.utime(text, ns=(0, 0))
-
-        with pytest.raises(DataError, match=r"data\.txt: changed while it was read: read it again"):
-            read_and_change()
-
-    def test_while_a_table_is_read(self, tmp_path, monkeypatch):
-        path = tmp_path / "table.csv"
-        path.write_text("qid,label,a\n1,0,2\n1,1,3\n")
-        original = RankingDataset.from_frame
-
-        def meanwhile(frame):
-            with path.open("a") as file:
-                file.write("1,1,4")
-            return original(frame)
-
-        monkeypatch.setattr(RankingDataset, "from_frame", meanwhile)
-        with pytest.raises(DataError, match=r"^[^:]*table\.csv: changed while it was read"):
-            load(path)

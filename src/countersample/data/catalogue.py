@@ -80,12 +80,10 @@ class KnownSet:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What is known of a set of this kind."""
+        """Facts for a terminal, by name."""
         raise NotImplementedError
 
-    def check_command(self, folder: Path) -> str:
-        """Return the command that checks a copy."""
-        raise NotImplementedError
+    check: ClassVar[str]  # the command that checks a copy
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -102,7 +100,8 @@ class KnownSet:
             "here": str(folder) if folder else f"no folder {self.name} was found",
         }
         text = f"{self.title}: {self.summary}\n{_text.pairs(rows.items())}"
-        return f"{text}\nCheck it: {self.check_command(folder)}" if folder else text
+        command = self.check.format(folder=folder, **self.to_dict())
+        return f"{text}\nCheck it: countersample {command}" if folder else text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +109,7 @@ class KnownDataset(KnownSet):
     """Labelled data, and the contents of a complete copy."""
 
     kind = "labelled data"
+    check = "data info {folder} --verify --name {name}"
 
     statistics: Statistics
     files: tuple[KnownFile, ...]
@@ -119,15 +119,13 @@ class KnownDataset(KnownSet):
         sizes = {name: f"{size:,}" for name, size in asdict(self.statistics).items()}
         return sizes | {"grades": f"0 … {sizes.pop('highest_grade')}"}
 
-    def check_command(self, folder: Path) -> str:  # noqa: D102 (as above)
-        return f"countersample data info {folder} --verify --name {self.name}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class KnownLog(KnownSet):
     """A click log, and the reader of `read_impressions` for it; ``size`` is a description."""
 
     kind = "click log"
+    check = "log check {folder} --reader {reader}"
 
     reader: str
     size: str
@@ -135,9 +133,6 @@ class KnownLog(KnownSet):
     @property
     def facts(self) -> dict[str, str]:  # noqa: D102 (as above)
         return {"size": self.size, "read it": f"--reader {self.reader}"}
-
-    def check_command(self, folder: Path) -> str:  # noqa: D102 (as above)
-        return f"countersample log check {folder} --reader {self.reader}"
 
 
 @dataclass(frozen=True)

@@ -204,14 +204,8 @@ def linear_scores(weights: NDArray[Any], features: Any) -> NDArray[np.float32]: 
 class CompactReport(Tabular):
     """The precision of codes, feature by feature.
 
-    Attributes
-    ----------
-    bits : int
-    feature : tuple of str
-    error : tuple of float
-        The largest rounding error: half of the distance between two codes.
-    share : tuple of float
-        The error as a share of the feature's standard deviation; 0 for a constant feature.
+    `error` has the largest rounding error of each feature, half of the distance between two codes;
+    `share` has it as a share of the feature's standard deviation (0 for a constant feature).
     """
 
     bits: int
@@ -265,16 +259,7 @@ def rounding_error(
 def compact_report(
     features: NDArray[np.float32] | CompactFeatures, names: tuple[str, ...], bits: int | str
 ) -> CompactReport:
-    """Return the precision of codes with 8 or 16 bits; "auto" is 8 unless a tail is heavy.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from countersample.data.compact import compact_report
-    >>> column = np.array([[0.0], [255.0]], np.float32)  # a standard deviation of 127.5
-    >>> compact_report(column, ("length",), 8).error
-    (0.5,)
-    """
+    """Return the precision of codes with 8 or 16 bits; "auto" is 8 unless a tail is heavy."""
     low, high = _finite_ranges(features)
     deviation = column_moments(features)[1]
 

@@ -5,25 +5,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from countersample.data.sources import COMPRESSED_SUFFIXES, join_words
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 Split = Literal["train", "vali", "test"]
 Files = dict[Split, tuple[Path, ...]]
-Key = TypeVar("Key")
-_SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
-    "train": ("train",),
-    "vali": ("vali", "valid", "validation", "dev"),
-    "test": ("test",),
-}
+_SPLIT_NAMES: dict[str, Split] = {
+    "train": "train", "vali": "vali", "valid": "vali", "validation": "vali", "dev": "vali",
+    "test": "test",
+}  # fmt: skip
 _TEXT_SUFFIXES = ("", ".txt", ".dat", ".letor", ".svm", ".svmlight", ".svmrank", ".libsvm")
-_MIN_PARTS = 3  # one each for training, validation and test
-_MAX_LISTED = 8  # files in a message
 
 
 @dataclass(frozen=True)
@@ -37,23 +33,14 @@ class FolderLayout:
         The files of the folder itself; empty if it has folds.
     folds : dict of int to such dicts
         The folds by their numbers, from Fold1, Fold2, … or from S1, S2, …; else empty.
-    unused : tuple of str
-        Other files and folders, which are not read, by their names relative to the folder.
     """
 
     folder: Path
     splits: Files
     folds: Mapping[int, Files]
-    unused: tuple[str, ...]
 
     def files(self, fold: int | None = None) -> Files:
-        """Return the files of a fold (by default the first), or of a folder without folds.
-
-        Raises
-        ------
-        ParameterError
-            For a fold that does not exist.
-        """
+        """Return the files of a fold (by default the first), or of a folder without folds."""
         if not self.folds:
             if fold is not None:
                 raise ParameterError(
@@ -67,26 +54,16 @@ class FolderLayout:
             raise ParameterError(f"fold is {fold}, expected {numbers}, which {self.folder} has")
         return self.folds[number]
 
-    def notes(self, fold: int | None = None, *, every_fold: bool = False) -> list[str]:
-        """Return sentences about the fold that is read, and about files that are not read."""
-        sentences = []
-        if self.folds and not every_fold:
-            number = min(self.folds) if fold is None else fold
-            parts = (
-                f"{split} is {join_words((self._name(path) for path in paths), 'and')}"
-                for split, paths in self.files(number).items()
-            )
-            sentences.append(
-                f"{self.folder}: fold {number} of {len(self.folds)} is read ({'; '.join(parts)})"
-            )
-        if self.unused:
-            n_more = len(self.unused) - _MAX_LISTED
-            names = [*self.unused[:_MAX_LISTED], *([f"{n_more} more"] if n_more > 0 else [])]
-            sentences.append(f"{self.folder}: not used: {join_words(names, 'and')}")
-        return sentences
-
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self.folder).as_posix()
+    def notes(self, fold: int | None = None) -> list[str]:
+        """Return a sentence about the fold that is read, if there are folds."""
+        if not self.folds:
+            return []
+        number = min(self.folds) if fold is None else fold
+        parts = []
+        for split, paths in self.files(number).items():
+            names = (path.relative_to(self.folder).as_posix() for path in paths)
+            parts.append(f"{split} is {join_words(names, 'and')}")
+        return [f"{self.folder}: fold {number} of {len(self.folds)} is read ({'; '.join(parts)})"]
 
 
 def find_layout(folder: Path) -> FolderLayout:
@@ -113,90 +90,81 @@ def find_layout(folder: Path) -> FolderLayout:
     >>> with tempfile.TemporaryDirectory() as name:
     ...     for k in range(1, 6):
     ...         pathlib.Path(name, f"S{k}.txt").touch()
-    ...     pathlib.Path(name, "README.html").touch()
     ...     layout = find_layout(pathlib.Path(name))
     >>> [[path.stem for path in paths] for paths in layout.files(fold=4).values()]
     [['S4', 'S5', 'S1'], ['S2'], ['S3']]
-    >>> layout.unused
-    ('README.html',)
     """
-    entries = _entries(folder)
-    splits = _splits(folder, entries)
-    folds = {} if splits else _fold_folders(folder, entries) or _rotations(folder, entries)
+    splits = _find_splits(folder)
+    folds = {} if splits else _find_fold_folders(folder) or _rotate_parts(folder)
     if not splits and not folds:
         raise DataError(
             f"{folder}: no files named train, vali or test (such as train.txt), no folders Fold1, "
             "Fold2, … with such files, and no files S1, S2, …"
         )
-    used = {
-        path for files in (splits, *folds.values()) for paths in files.values() for path in paths
-    }
-    fold_folders = {path.parent for path in used} - {folder}
-    unused = [path for path in entries if path not in used | fold_folders]
-    unused += [path for each in sorted(fold_folders) for path in _entries(each) if path not in used]
-    names = (path.relative_to(folder).as_posix() + "/" * path.is_dir() for path in unused)
-    return FolderLayout(folder, splits, folds, tuple(names))
+    return FolderLayout(folder, splits, folds)
 
 
-def _entries(folder: Path) -> list[Path]:
-    """Return the files and folders in a folder, by name, without hidden ones."""
+def _find(folder: Path, roles_of: Callable[[Path], Iterable[str]]) -> dict[str, Path]:
+    """Return the entries of a folder by their roles; reject two with the same role."""
     try:
-        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+        entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
         raise DataError(f"{folder}: cannot be read: {error.strerror}") from error
-
-
-def _put(paths: dict[Key, Path], key: Key, path: Path, role: str) -> None:
-    """Add a path; reject a second one of the same role."""
-    if key in paths:
-        raise DataError(
-            f"{path.parent}: both {paths[key].name} and {path.name} look like {role}: give the "
-            "path to read"
-        )
-    paths[key] = path
-
-
-def _splits(folder: Path, entries: list[Path]) -> Files:
-    """Return the train, vali and test files among the entries of a folder."""
-    paths: dict[Split, Path] = {}
+    paths: dict[str, Path] = {}
     for path in entries:
-        words = set(re.split(r"[._-]", _text_name(path) or ""))
-        for split, names in _SPLIT_NAMES.items():
-            if not words.isdisjoint(names):
-                _put(paths, split, folder / path.name, f"the {split} file")
-    return {split: (paths[split],) for split in _SPLIT_NAMES if split in paths}
+        for role in roles_of(path):
+            if role in paths:
+                raise DataError(
+                    f"{folder}: both {paths[role].name} and {path.name} look like {role}: give "
+                    "the path to read"
+                )
+            paths[role] = path
+    return paths
 
 
-def _fold_folders(folder: Path, entries: list[Path]) -> dict[int, Files]:
+def _find_splits(folder: Path) -> Files:
+    """Return the train, vali and test files of a folder."""
+
+    def roles(path: Path) -> set[str]:
+        words = re.split(r"[._-]", _text_name(path) or "")
+        return {f"the {_SPLIT_NAMES[word]} file" for word in words if word in _SPLIT_NAMES}
+
+    paths = _find(folder, roles)
+    splits: tuple[Split, ...] = ("train", "vali", "test")
+    return {s: (paths[f"the {s} file"],) for s in splits if f"the {s} file" in paths}
+
+
+def _find_fold_folders(folder: Path) -> dict[int, Files]:
     """Return the splits of Fold1, Fold2, … by number."""
-    folders: dict[int, Path] = {}
-    for path in entries:
+
+    def roles(path: Path) -> list[str]:
         number = re.fullmatch(r"fold[._-]?([0-9]+)", path.name.lower())
-        if number and path.is_dir():
-            _put(folders, int(number[1]), folder / path.name, f"fold {int(number[1])}")
-    folds = {k: _splits(path, _entries(path)) for k, path in sorted(folders.items())}
+        return [f"fold {int(number[1])}"] if number and path.is_dir() else []
+
+    folders = {int(role.split()[1]): path for role, path in _find(folder, roles).items()}
+    folds = {k: _find_splits(path) for k, path in sorted(folders.items())}
     for k, files in folds.items():
         if not files:
             raise DataError(f"{folders[k]}: no files named train, vali or test (such as train.txt)")
     return folds
 
 
-def _rotations(folder: Path, entries: list[Path]) -> dict[int, Files]:
+def _rotate_parts(folder: Path) -> dict[int, Files]:
     """Return the folds of the parts S1, S2, …."""
-    parts: dict[int, Path] = {}
-    for path in entries:
+
+    def roles(path: Path) -> list[str]:
         number = re.fullmatch(r"s([0-9]+)(\..+)?", _text_name(path) or "")
-        if number:
-            _put(parts, int(number[1]), path, f"S{int(number[1])}")
-    n = len(parts)
-    if not n:
-        return {}
-    if sorted(parts) != list(range(1, n + 1)) or n < _MIN_PARTS:
-        names = join_words((f"S{k}" for k in sorted(parts)), "and")
+        return [f"S{int(number[1])}"] if number else []
+
+    paths = _find(folder, roles)
+    n = len(paths)
+    parts = [paths.get(f"S{k + 1}") for k in range(n)]
+    if n and (n < 3 or None in parts):
+        names = join_words(sorted(paths, key=lambda role: int(role[1:])), "and")
         raise DataError(f"{folder}: has {names}, expected S1, S2, S3, … without a gap, at least 3")
     folds: dict[int, Files] = {}
     for k in range(n):
-        *train, vali, test = (parts[(k + i) % n + 1] for i in range(n))
+        *train, vali, test = (paths[f"S{(k + i) % n + 1}"] for i in range(n))
         folds[k + 1] = {"train": tuple(train), "vali": (vali,), "test": (test,)}
     return folds
 

@@ -11,7 +11,7 @@ from countersample.data.compact import check_bits
 from countersample.data.dataset import RankingDataset
 from countersample.data.folders import find_layout
 from countersample.data.letor import load_letor, read_letor, save_letor
-from countersample.data.sources import as_path, check_unchanged, reading
+from countersample.data.sources import as_path, reading
 from countersample.data.store import (
     check_replaceable,
     is_dataset_folder,
@@ -58,16 +58,9 @@ def load(
     return datasets if isinstance(datasets, dict) else {path.name: datasets}
 
 
-def load_train(
-    path: str | PathLike[str],
-    *,
-    fold: int | None = None,
-    bits: int | str | None = None,
-    cache: str | PathLike[str] | None = None,
-    progress: bool = False,
-) -> RankingDataset:
-    """Open labelled data; of a folder with splits, the training part."""
-    parts = load(path, fold=fold, bits=bits, cache=cache, progress=progress)
+def load_train(path: str | PathLike[str], **options: Any) -> RankingDataset:  # noqa: ANN401 (those of load)
+    """Open labelled data as `load` does; of a folder with splits, the training part."""
+    parts = load(path, **options)
     dataset = parts["train"] if "train" in parts else next(iter(parts.values()))
     sizes = {name: getattr(dataset, name) for name in ("n_queries", "n_items", "n_features")}
     logger.info("data read: %d queries, %d items, %d features", *sizes.values(), extra=sizes)
@@ -125,12 +118,10 @@ def convert(
 
         write_folder(target, fill, bits=bits)
         return open_folder(target)
-    parts = load(source, clip=clip, progress=progress)
+    parts = load(source, clip=clip, bits=bits, progress=progress)
     if len(parts) > 1:
         raise DataError(f"{source}: has {', '.join(parts)}: convert its files one by one")
     (dataset,) = parts.values()
-    if bits is not None:
-        dataset = dataset.compact(bits)
     save(dataset, target)
     return dataset
 
@@ -157,7 +148,6 @@ def read_table(path: str | PathLike[str]) -> RankingDataset:
 
     path = Path(path)
     with reading(path, f"cannot be read as {path.suffix[1:]}: {{}}", pa.ArrowException):
-        before = path.stat()
         # Arrow seeks in a file, which a pipe does not allow.
         source = path if path.is_file() else pa.BufferReader(path.read_bytes())
         if path.suffix == ".parquet":
@@ -165,10 +155,7 @@ def read_table(path: str | PathLike[str]) -> RankingDataset:
         else:
             delimiter = "\t" if path.suffix == ".tsv" else ","
             table = csv.read_csv(source, parse_options=csv.ParseOptions(delimiter=delimiter))
-        dataset = RankingDataset.from_frame(table)
-        after = path.stat()
-    check_unchanged(path, before, after)
-    return dataset
+        return RankingDataset.from_frame(table)
 
 
 def write_parquet(dataset: RankingDataset, path: str | PathLike[str]) -> None:

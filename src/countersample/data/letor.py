@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from countersample.data.folders import Files, Split, find_layout
 from countersample.data.letor_reader import LetorReader, LetorRows
 from countersample.data.matrices import first_nan
 from countersample.data.sources import (
-    BYTE_ORDER_MARK,
     COMPRESSED_SUFFIXES,
-    Readable,
     Source,
     as_path,
     open_for_writing,
@@ -38,40 +36,8 @@ if TYPE_CHECKING:
 _NUMBERS_AT_ONCE = 1 << 20  # formatted in one go
 _MAX_FEATURES = 1_000_001  # of text, counted from 0
 _WRITABLE_ID = re.compile(rb"(?!.*\xed[\xa0-\xbf])[^\x00-\x20#]+")  # nor halves of characters
-_MAX_GROUP_LINE = 64  # bytes of a line of a group file: a longer one is of another kind of file
-_GROUP_SIZE = re.compile(rb"0*[1-9][0-9]*")
+_GROUP_SIZE = re.compile(r"0*[1-9][0-9]{,17}", re.ASCII)
 _MAX_ID = 1000  # bytes: in an array of ids, each takes the space of the longest
-
-
-class _Options(TypedDict, total=False):
-    """The arguments of `load_letor` that do not change the type of its result."""
-
-    n_features: int | None
-    zero_based: bool | None
-    clip: bool
-    groups: str | os.PathLike[str] | None
-    bits: int | str | None
-    cache: str | os.PathLike[str] | None
-    progress: bool
-    threads: int | None
-
-
-@overload
-def load_letor(
-    source: str | os.PathLike[str],
-    *,
-    split: Split,
-    fold: int | None = None,
-    **options: Unpack[_Options],
-) -> RankingDataset: ...
-@overload
-def load_letor(
-    source: Readable | Sequence[Source], **options: Unpack[_Options]
-) -> RankingDataset: ...
-@overload
-def load_letor(
-    source: str | os.PathLike[str], *, fold: int | None = None, **options: Unpack[_Options]
-) -> Any: ...  # noqa: ANN401 (a dataset for a file, a dict of them for a folder)
 
 
 def load_letor(
@@ -87,7 +53,7 @@ def load_letor(
     cache: str | os.PathLike[str] | None = None,
     progress: bool = False,
     threads: int | None = None,
-) -> Any:
+) -> Any:  # noqa: ANN401 (a dataset, or a dict of them for a folder)
     r"""Read ``label qid:ID index:value … # comment`` text.
 
     Rows may be sparse. Rows of a query need not be adjacent: queries are sorted by their first row.
@@ -97,11 +63,10 @@ def load_letor(
     Parameters
     ----------
     source : path, file object, list of those, or folder
-        A list is read as one dataset. A folder has a file with ``train`` in its name and perhaps
-        ones with ``vali`` and ``test``; or folders Fold1, Fold2, … with such files; or LETOR's
-        parts S1, S2, … (see `countersample.data.folders.find_layout`).
+        A list is read as one dataset. The files of a folder are found by their names, see
+        `countersample.data.folders.find_layout`.
     split : {"train", "vali", "test"}, optional
-        Which part of a folder; without it a folder gives a dict of all it has.
+        Which part of a folder; by default a dict of all parts, with the same features.
     fold : int, optional
         Which fold of a folder that has folds; by default the first.
     n_features : int, optional
@@ -124,10 +89,6 @@ def load_letor(
     threads : int, optional
         Cores to use; all by default. The result does not depend on it.
 
-    Returns
-    -------
-    RankingDataset, or a dict of them by split for a folder (all with the same features)
-
     Raises
     ------
     DataError
@@ -144,14 +105,14 @@ def load_letor(
     >>> data.labels, data.query_ids
     (array([2., 0.], dtype=float32), array([7]))
     """
+    if n_features is not None:
+        n_features = whole_number("n_features", n_features, least=1, most=_MAX_FEATURES)
+    if threads is not None:
+        threads = whole_number("threads", threads, least=1)
     options: dict[str, Any] = {
-        "n_features": None if n_features is None else whole_number(
-            "n_features", n_features, least=1, most=_MAX_FEATURES
-        ),
-        "zero_based": zero_based, "clip": clip, "groups": groups,
-        "bits": None if bits is None else check_bits(bits),
-        "cache": cache, "progress": progress,
-        "threads": None if threads is None else whole_number("threads", threads, least=1),
+        "n_features": n_features, "zero_based": zero_based, "clip": clip, "groups": groups,
+        "bits": None if bits is None else check_bits(bits), "cache": cache, "progress": progress,
+        "threads": threads,
     }  # fmt: skip
     if isinstance(source, str | os.PathLike) and as_path(source).is_dir():
         files = find_layout(Path(source)).files(fold)
@@ -302,23 +263,18 @@ def find_groups(source: Source) -> Path | None:
 
 
 def read_groups(path: str | os.PathLike[str], n_rows: int) -> NDArray[np.int64]:
-    """Read the rows a query of a group file, and check that they add up to `n_rows`."""
-    sizes = []
+    """Read the number of rows of each query, and check that they add up to `n_rows`."""
     try:
-        with Path(path).open("rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(_MAX_GROUP_LINE), b""), 1):
-                text = line.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").strip()
-                is_whole = len(line) < _MAX_GROUP_LINE or line.endswith(b"\n")
-                if not is_whole or (text and not _GROUP_SIZE.fullmatch(text)):
-                    line_text = quote(text.decode(errors="replace"))
-                    raise DataError(
-                        f"{path}:{number}: expected the number of rows of a query, found "
-                        f"{line_text}"
-                    )
-                if text:
-                    sizes.append(int(text))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read as a group file: {error.strerror}") from error
+        words = Path(path).read_text(encoding="utf-8-sig").split()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read as a group file: {error}") from error
+    for number, word in enumerate(words, 1):
+        if not _GROUP_SIZE.fullmatch(word):
+            raise DataError(
+                f"{path}: expected the number of rows of a query, found {quote(word)} as number "
+                f"{number:,}"
+            )
+    sizes = [int(word) for word in words]
     if sum(sizes) != n_rows:
         raise DataError(
             f"{path}: the groups have {sum(sizes):,} rows in all, expected {n_rows:,} as the data"

@@ -1,4 +1,11 @@
-"""The reader of LETOR text: blocks of whole lines, parsed by all cores, onto one tape."""
+"""The reader of LETOR text: blocks of whole lines, parsed by all cores, onto one tape.
+
+1. A block of about 4 MB of text is read, cut after its last line feed, and cut into pieces of whole
+   lines. The next block is read meanwhile.
+2. All cores parse the pieces straight into the rows of the tape. If a block shows more columns than
+   the tape has, the rows are spread out and the block is parsed again.
+3. A value that the kernel cannot round with certainty is parsed again by Python.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +183,9 @@ class LetorReader:
             self._run_kernel(block, pool)
             for piece in block.pieces:
                 if piece.status != self._kernel.OK:
-                    raise self._error(name, lines_before, block, piece)
+                    start = max(block.start, block.raw.rfind(b"\n", block.start, piece.at) + 1)
+                    line = lines_before + block.raw.count(b"\n", block.start, piece.at) + 1
+                    raise letor_error(name, line, block.text, start, piece.at, piece.status)
             if self._fits(name, block.pieces):
                 break
         self._keep(block)
@@ -284,11 +293,6 @@ class LetorReader:
             self._labels.append(piece.labels)
             self._n_rows += piece.n_rows
 
-    def _error(self, name: str, lines_before: int, block: _Block, piece: _Piece) -> DataError:
-        start = max(block.start, block.raw.rfind(b"\n", block.start, piece.at) + 1)
-        line = lines_before + block.raw.count(b"\n", block.start, piece.at) + 1
-        return letor_error(name, line, block.text, start, piece.at, piece.status)
-
 
 def _blocks(source: OpenSource, pool: ThreadPoolExecutor, threads: int) -> Iterator[_Block]:
     """Yield blocks of whole lines, cut into pieces, reading and cutting ahead by one.
@@ -352,10 +356,7 @@ def _fill(
 def letor_error(
     name: str, line: int, text: NDArray[np.uint8], start: int, at: int, status: int
 ) -> DataError:
-    """Return the error for the kernel's `status` at byte `at` of the line that starts at `start`.
-
-    Both are of the block `text`; `line` is the number of that line in the file, from 1.
-    """
+    """Return the error of the kernel's `status` at byte `at` of the line that begins at `start`."""
     from countersample._kernels import letor as kernel  # noqa: PLC0415 (imports numba)
 
     before = text[start:at].tobytes()

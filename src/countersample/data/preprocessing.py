@@ -200,14 +200,6 @@ def fill_missing(dataset: RankingDataset) -> RankingDataset:
     """Return a dataset without missing values: medians and indicators are learned from itself.
 
     For auxiliary models, such as models of relevance, which are not served.
-
-    Examples
-    --------
-    >>> from countersample import RankingDataset
-    >>> data = RankingDataset.from_arrays(X=[[1.0], [float("nan")]], y=[0, 1], qid=[7, 7])
-    >>> fill_missing(data).features
-    array([[1., 0.],
-           [1., 1.]], dtype=float32)
     """
     return Imputer.fit(dataset)(dataset) if dataset.has_missing else dataset
 
@@ -224,11 +216,6 @@ def take_roots(values: ArrayLike, roots: ArrayLike) -> Floats:
     """sign(x)·√|x|, `roots` times, column by column: float64 (…, n_features).
 
     A square root preserves the order of values and is rounded the same way by every CPU.
-
-    Examples
-    --------
-    >>> take_roots([[16.0, -16.0, 16.0]], roots=[0, 1, 2])
-    array([[16., -4.,  2.]])
     """
     out, times = np.array(values, np.float64), np.asarray(roots)
     for n_taken in range(times.max(initial=0)):
@@ -245,12 +232,6 @@ def choose_roots(features: Any) -> tuple[int, ...] | None:  # noqa: ANN401 (arra
     deviation. A feature takes the fewest roots that end this. If five are not enough, it takes five
     if they halve the loss, else none: roots do not help rare values that are not large. Each round
     reads the columns with heavy tails once more, block by block.
-
-    Examples
-    --------
-    >>> even = np.arange(1.0, 10_001.0)
-    >>> choose_roots(np.stack([even, 10_000 / even, even == 1], axis=1).astype(np.float32))
-    (0, 2, 0)
     """
     low, high = column_ranges(features)
     _, loss = rounding_error(low, high, column_moments(features)[1], bits=8)
@@ -278,11 +259,6 @@ def take_logs(values: ArrayLike, logs: ArrayLike) -> Floats:
 
     Float64 (…, n_features). About linear below s and logarithmic above; 0 and the sign are
     preserved, so it applies to any feature.
-
-    Examples
-    --------
-    >>> take_logs([[7.0, -7.0, 7.0]], logs=[0.0, 1.0, 7.0]).round(3)
-    array([[ 7.   , -2.079,  0.693]])
     """
     out, scales = np.array(values, np.float64), np.asarray(logs, np.float64)
     columns = scales > 0
@@ -296,12 +272,6 @@ def choose_logs(features: Any) -> tuple[float, ...] | None:  # noqa: ANN401 (arr
 
     So half of the values are in the linear part, whatever their unit. 0 for a feature with one or
     two values; None if all features are like that.
-
-    Examples
-    --------
-    >>> sales = np.array([[0, 1], [1, 0], [10, 1], [1000, 0]], np.float32)
-    >>> choose_logs(sales)
-    (10.0, 0.0)
     """
     logs = []
     for values in _sample_columns(features):
@@ -353,15 +323,6 @@ def take_quantiles(values: ArrayLike, knots: Knots) -> Floats:
     """share_i + slope_i·(x − knot_i) between knots i and i + 1: the share of values below x.
 
     Float64 (…, n_features). A feature without knots is unchanged.
-
-    Examples
-    --------
-    >>> knots = ((), ((1.0, 10.0, 1000.0), (0.0, 0.5, 1.0)))
-    >>> take_quantiles([[7.0, 1.0], [7.0, 5.5], [7.0, 505.0], [7.0, 5000.0]], knots)
-    array([[7.  , 0.  ],
-           [7.  , 0.25],
-           [7.  , 0.75],
-           [7.  , 1.  ]])
     """
     out, table = np.array(values, np.float64), KnotTable.of(knots)
     bounded = np.maximum(out[..., table.columns], table.knots[:, 0])

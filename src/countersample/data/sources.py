@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import bz2
-import errno
 import gzip
 import io
 import lzma
 import os
-import stat
 import sys
 import zlib
 from contextlib import contextmanager
@@ -61,29 +59,17 @@ class _CountingFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 (a writable buffer)
-        count = self._read_some(buffer)
+        count = 0
         # A pipe may give its first bytes one by one, and they show the compression.
-        while count and self.position < _MAGIC_BYTES:
-            more = self._read_some(memoryview(buffer)[count:])
-            if not more:
-                break
-            count += more
-        return count
-
-    def _read_some(self, buffer: Any) -> int:  # noqa: ANN401 (a writable buffer)
-        count: int | None
-        if isinstance(self._file, io.RawIOBase):
-            count = self._file.readinto(buffer)
-        else:
+        while not count or self.position < _MAGIC_BYTES:
             # A text file may return up to 4 bytes per character.
-            data = self._file.read(len(buffer) // 4 or 1)
+            data = self._file.read((len(buffer) - count) // 4 or 1)
+            if not data:
+                break
             data = data.encode() if isinstance(data, str) else data
-            count = None if data is None else len(data)
-            if data:
-                buffer[:count] = data
-        if count is None:  # no data yet, which is not the end
-            raise BlockingIOError(errno.EAGAIN, "it does not wait for its data (O_NONBLOCK)")
-        self.position += count
+            buffer[count : count + len(data)] = data
+            count += len(data)
+            self.position += len(data)
         return count
 
 
@@ -167,8 +153,7 @@ def as_path(name: str | os.PathLike[str]) -> Path:
 def open_source(source: Source) -> Iterator[OpenSource]:
     """Open a path or a file object for reading; a file object is not closed.
 
-    A path is opened once, since it may be a pipe. A file that changes while it is read is rejected:
-    its last row may be incomplete.
+    A path is opened once, since it may be a pipe.
     """
     if isinstance(source, str | os.PathLike):
         path = as_path(source)
@@ -179,9 +164,7 @@ def open_source(source: Source) -> Iterator[OpenSource]:
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror}") from error
         with file:
-            before = os.fstat(file.fileno())
-            yield OpenSource(str(path), _CountingFile(file), before.st_size)
-            check_unchanged(path, before, os.fstat(file.fileno()))
+            yield OpenSource(str(path), _CountingFile(file), os.fstat(file.fileno()).st_size)
     elif hasattr(source, "read"):
         name = getattr(source, "name", None)
         yield OpenSource(name if isinstance(name, str) else "<file>", _CountingFile(source), None)
@@ -189,13 +172,6 @@ def open_source(source: Source) -> Iterator[OpenSource]:
         raise DataError(
             f"cannot read from a {type(source).__name__}: expected a path or a file object"
         )
-
-
-def check_unchanged(path: Path, before: os.stat_result, after: os.stat_result) -> None:
-    """Reject a file that was written to while it was read."""
-    is_same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
-    if stat.S_ISREG(before.st_mode) and not is_same:
-        raise DataError(f"{path}: changed while it was read: read it again when it is complete")
 
 
 def quote(token: str) -> str:

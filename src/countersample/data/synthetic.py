@@ -48,45 +48,21 @@ class Shape:
 
 SHAPES = {
     "yahoo-like": Shape(
-        n_queries=36_251,
-        items=(1, 19, 139),
-        items_spread=0.67,
-        n_features=700,
-        n_factors=48,
-        centre=-0.68,
-        decades=None,
-        grades=(0.26, 0.36, 0.28, 0.08, 0.02),
-        interaction=0.3,
-        query_effect=3.5,
-        label_noise=1.4,
+        n_queries=36_251, items=(1, 19, 139), items_spread=0.67, n_features=700, n_factors=48,
+        centre=-0.68, decades=None, grades=(0.26, 0.36, 0.28, 0.08, 0.02),
+        interaction=0.3, query_effect=3.5, label_noise=1.4,
     ),
     "istella-like": Shape(
-        n_queries=33_118,
-        items=(3, 98, 182),
-        items_spread=0.35,
-        n_features=220,
-        n_factors=48,
-        centre=3.0,
-        decades=(-2, 4),
-        grades=(0.886, 0.022, 0.042, 0.03, 0.02),
-        interaction=0.2,
-        query_effect=1.0,
-        label_noise=0.3,
+        n_queries=33_118, items=(3, 98, 182), items_spread=0.35, n_features=220, n_factors=48,
+        centre=3.0, decades=(-2, 4), grades=(0.886, 0.022, 0.042, 0.03, 0.02),
+        interaction=0.2, query_effect=1.0, label_noise=0.3,
     ),
     "tiny": Shape(
-        n_queries=100,
-        items=(1, 8, 20),
-        items_spread=0.4,
-        n_features=5,
-        n_factors=4,
-        centre=1.0,
-        decades=None,
-        grades=(0.4, 0.25, 0.2, 0.1, 0.05),
-        interaction=0.2,
-        query_effect=0.5,
-        label_noise=0.3,
+        n_queries=100, items=(1, 8, 20), items_spread=0.4, n_features=5, n_factors=4,
+        centre=1.0, decades=None, grades=(0.4, 0.25, 0.2, 0.1, 0.05),
+        interaction=0.2, query_effect=0.5, label_noise=0.3,
     ),
-}
+}  # fmt: skip
 
 
 def synthetic(
@@ -113,26 +89,17 @@ def synthetic(
     ----------
     shape : {"yahoo-like", "istella-like", "tiny"}
     n_queries : int, optional
-        As in the paper when left out. The first n queries are the same for every ``n_queries`` >=
-        n.
+        By default as in the paper. The first n queries are the same for every ``n_queries`` >= n.
     rng : numpy Generator or seed
         Same seed, same bytes, on any number of threads. Loadings and directions are drawn as well:
         another seed is another collection, so make training and test data in one call and part
         them with `RankingDataset.split`.
-
-    Returns
-    -------
-    RankingDataset
-        Its features are raw: see `RankingDataset.normalized`.
 
     Examples
     --------
     >>> from countersample.data.synthetic import synthetic
     >>> synthetic("tiny", rng=0)
     RankingDataset(n_queries=100, n_items=949, n_features=5, labels=0..4)
-    >>> data = synthetic("yahoo-like", n_queries=50, rng=0)
-    >>> bool(data.features.min() == 0), bool(data.features.max() <= 1)
-    (True, True)
     """
     parameters = SHAPES[choice("shape", shape, SHAPES)]
     if n_queries is None:

@@ -98,15 +98,7 @@ _TYPE_TESTS = {  # functions of pyarrow.types
 
 
 def kind_of(dtype: pa.DataType) -> str:
-    """Return the kind of a type: number, boolean, date, text, nothing or other.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> from countersample.data.tables import kind_of
-    >>> kind_of(pyarrow.decimal128(9, 2)), kind_of(pyarrow.list_(pyarrow.int8()))
-    ('number', 'other')
-    """
+    """Return the kind of a type: number, boolean, date, text, nothing or other."""
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
     if pa.types.is_dictionary(dtype):
@@ -118,15 +110,7 @@ def kind_of(dtype: pa.DataType) -> str:
 
 
 def as_floats(name: str, column: pa.ChunkedArray) -> Floats:
-    """Return a column of numbers, float64 (n,), with NaN for nulls; text is parsed.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> from countersample.data.tables import as_floats
-    >>> as_floats("stock", pyarrow.chunked_array([[True, None, False]]))
-    array([ 1., nan,  0.])
-    """
+    """Return a column of numbers, float64 (n,), with NaN for nulls; text is parsed."""
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 
     column, kind = _plain(name, column, ("number", "boolean", "text", "nothing"), "numbers")
@@ -163,15 +147,7 @@ def as_days(name: str, column: pa.ChunkedArray) -> Floats:
 
 
 def as_texts(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the values of a category as text; whole numbers are written as integers.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> from countersample.data.tables import as_texts
-    >>> as_texts("year", pyarrow.chunked_array([[2020.0, None, 7.5]])).to_pylist()
-    ['2020', None, '7.5']
-    """
+    """Return the values of a category as text; whole numbers are written as integers."""
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
     from pyarrow import compute  # noqa: PLC0415
 

@@ -191,4 +191,4 @@ def _folds(
         )
         for number in (layout.folds if fold is None else [fold])
     )
-    return folds, tuple(layout.notes(fold, every_fold=fold is None))
+    return folds, tuple([] if fold is None else layout.notes(fold))
