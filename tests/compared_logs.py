@@ -16,17 +16,15 @@ def found(path, engine):
     try:
         with read_impressions(path, engine=engine) as log:
             check = log.check()
-            counts = check.counts
-            groups = {
-                key: (*both, value)
-                for (key, both), value in zip(
-                    as_dict(counts).items(), counts.value.tolist(), strict=True
-                )
-            }
-            return (check.problems.n_rows, check.problems.n_invalid, groups, _logged(log, counts))
+            counts = as_dict(check.counts)
+            values = check.counts.value.tolist()
+            groups = {key: (*both, value)
+                      for (key, both), value in zip(counts.items(), values, strict=True)}  # fmt: skip
+            problems = check.problems
+            return problems.n_rows, problems.n_invalid, groups, _logged(log, check.counts)
     except DataError as error:
         if "\n" in str(error):
-            raise AssertionError("a refusal of several lines") from error
+            raise AssertionError("an error of several lines") from error
         return REFUSED
 
 
@@ -34,11 +32,10 @@ def _logged(log, counts):
     if "propensity" not in log.columns:
         return {}
     try:
-        values = log.logged_propensities(counts).value
+        values = log.logged_propensities(counts).value.tolist()
     except DataError:
         return REFUSED
-    keys = as_dict(counts)
-    return {key: p for key, p in zip(keys, values.tolist(), strict=True) if not math.isnan(p)}
+    return {key: p for key, p in zip(as_dict(counts), values, strict=True) if not math.isnan(p)}
 
 
 def expected(data, ending):
@@ -64,25 +61,23 @@ def expected_of_rows(rows, *, has_text_ids):
 
 
 def check(path, engines):
-    """Compare what engines find in a file with what the twin does."""
+    """Compare the counts of a file by engines with those of the twin."""
     right, may_refuse = expected(path.read_bytes(), path.suffix)
     for engine in engines:
-        own = found(path, engine)
-        if not (alike(own, right) or (may_refuse and own == REFUSED)):
-            raise AssertionError(f"{engine} found {own}, expected {right}")
+        result = found(path, engine)
+        if not (alike(result, right) or (may_refuse and result == REFUSED)):
+            raise AssertionError(f"{engine} found {result}, expected {right}")
 
 
 def alike(one, other):
-    """Tell whether both are the same; sums of what is not whole may differ in the last bits."""
+    """Return whether both are the same; sums that are not whole may differ in the last bits."""
     if REFUSED in (one, other):
         return one == other
-    if one[:2] != other[:2] or list(one[2]) != list(other[2]):
+    if one[:2] != other[:2] or list(one[2]) != list(other[2]) or not _near(one[2], other[2]):
         return False
     if REFUSED in (one[3], other[3]):
-        return one[3] == other[3] and _near(one[2], other[2])
-    return _near(one[2], other[2]) and _near(
-        {k: (v,) for k, v in one[3].items()}, {k: (v,) for k, v in other[3].items()}
-    )
+        return one[3] == other[3]
+    return _near(*({key: (p,) for key, p in each[3].items()} for each in (one, other)))
 
 
 def _near(one, other):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path  # noqa: TC003 (cyclopts reads it)
 from typing import Annotated, Literal
 
@@ -81,9 +80,8 @@ def train(
     result = TrainedRanker(ranker, clicks.n_clicks)
     if evaluation:
         with share_progress(f"evaluating {out.name}") as progress:
-            estimate = evaluate_training(ranker, dataset, clicks, seed=seed, progress=progress)
-        ranker.provenance_ |= estimate.provenance
-        result = replace(result, evaluation=estimate)
+            result = evaluate_training(ranker, dataset, clicks, seed=seed, progress=progress)
+        ranker.provenance_ |= result.provenance
     ranker.save(out)
     closing = f"The ranker is in {out}; measure it with: countersample evaluate {out} DATA"
     console.show_result(result, closing, json=json, out=str(out))

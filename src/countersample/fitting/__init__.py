@@ -22,7 +22,7 @@ from countersample.fitting.judgements import Judgements, judgements_from_impress
 from countersample.fitting.leakage import Leak, find_leaks
 from countersample.fitting.log_comparison import LogComparison, compare_from_impressions
 from countersample.fitting.page import write_drift_page, write_page
-from countersample.fitting.results import Fit, TrainedRanker, TrainingEvaluation
+from countersample.fitting.results import Fit, TrainedRanker
 
 __all__ = [
     "Change",
@@ -32,7 +32,6 @@ __all__ = [
     "Leak",
     "LogComparison",
     "TrainedRanker",
-    "TrainingEvaluation",
     "compare_from_impressions",
     "evaluate_training",
     "find_drift",

@@ -31,7 +31,7 @@ from countersample.fitting.models import make_ranker
 from countersample.fitting.results import (
     Fit,
     HeavyPair,
-    TrainingEvaluation,
+    TrainedRanker,
     describe_kept,
     describe_leaks,
     gain_record,
@@ -342,7 +342,7 @@ def evaluate_training(
     evaluation: EvaluationOptions | None = None,
     seed: int = 0,
     progress: Progress | Show | None = None,
-) -> TrainingEvaluation:
+) -> TrainedRanker:
     """Estimate the gain over the logging policy of rankers trained like this one, without labels.
 
     The queries are split into five folds, and copies of the ranker are trained without each in
@@ -374,10 +374,10 @@ def evaluate_training(
     >>> evaluate_training(ranker, data, log.replace(position=None)).verdict
     'Not evaluated: the log has no positions of the items that were shown.'
     """
+    result = TrainedRanker(ranker, log.n_clicks)
     if log.position is None:
-        return TrainingEvaluation(
-            None, "Not evaluated: the log has no positions of the items that were shown."
-        )
+        reason = "the log has no positions of the items that were shown"
+        return replace(result, verdict=f"Not evaluated: {reason}.")
     evaluation = EvaluationOptions() if evaluation is None else evaluation
     metric = METRIC if evaluation.metric is None else evaluation.metric
     rng = np.random.default_rng(seed)
@@ -398,7 +398,7 @@ def evaluate_training(
             confidence=evaluation.confidence, rng=rng,
         )  # fmt: skip
     except DataError as error:
-        return TrainingEvaluation(None, f"Not evaluated: {error}.")
+        return replace(result, verdict=f"Not evaluated: {error}.")
     leaks = () if log.impressions is None else find_leaks(log, dataset, rng=rng)
     warnings = [*(leak.sentence for leak in leaks), *map(as_sentence, gain.warnings)]
     if log.impressions is None:
@@ -407,6 +407,7 @@ def evaluate_training(
             "feature was computed from these clicks, is not known."
         )
     verdict = decide(gain, withheld=describe_leaks(leaks), kept=describe_kept(ranker))
-    return TrainingEvaluation(
-        None if verdict.is_withheld else gain, verdict.sentence, tuple(warnings)
-    )
+    return replace(
+        result, gain=None if verdict.is_withheld else gain, verdict=verdict.sentence,
+        warnings=tuple(warnings),
+    )  # fmt: skip

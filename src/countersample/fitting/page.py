@@ -256,6 +256,6 @@ def _plot_changes(changes: list[Change], label: str) -> str:
         values = [getattr(change, side) for change in changes]
         line = "--" if side == "before" else "-"
         axes.plot(positions, values, line, color=colour, marker=marker, ms=4, lw=1.2, label=side)
-    axes.set(xlabel="position", ylabel=label, ylim=(0, None))
+    axes.set(xlabel="position", ylabel=label, xticks=positions, ylim=(0, None))
     axes.legend()
     return inline_figure(figure, f"{label} by position, before and after")

@@ -174,60 +174,49 @@ class Fit(GainEstimate):
         return render_summary("fit.txt", fit=self, warnings=self.warnings)
 
 
-@dataclass(frozen=True)
-class TrainingEvaluation:
-    """The gain of rankers trained on a click log, by held-out queries, or why there is none.
+@dataclass(frozen=True, eq=False)
+class TrainedRanker:
+    """A ranker that was trained on a click log, and its evaluation by held-out queries."""
 
-    Attributes
-    ----------
-    gain : Gain, optional
-        Over the logging policy, each query ranked by a ranker that was trained without it.
-    verdict : str
-        In words; or why there is none.
-    warnings : tuple of str
-        Reasons to trust it less.
-    """
-
-    gain: Gain | None
-    verdict: str
+    ranker: ClickRanker
+    n_clicks: float
+    """The clicks that it was trained on."""
+    gain: Gain | None = None
+    """Over the logging policy, each query ranked by a ranker that was trained without it."""
+    verdict: str = ""
+    """In words, or why there is none; empty without an evaluation."""
     warnings: tuple[str, ...] = ()
+    """Reasons to trust it less."""
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What a ranker's file and its card record of it."""
+        """What a ranker's file and its card record of the evaluation."""
+        if not self.verdict:
+            return {}
         record: dict[str, Any] = {"verdict": self.verdict, "warnings": list(self.warnings)}
         if self.gain is not None:
             record["gain"] = gain_record(self.gain, is_identified=True)
         return record
 
-
-@dataclass(frozen=True, eq=False)
-class TrainedRanker:
-    """A ranker, the clicks that it was trained on, and its evaluation on held-out clicks."""
-
-    ranker: ClickRanker
-    n_clicks: float
-    evaluation: TrainingEvaluation | None = None
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        path = self.ranker.path_
+        path, gain = self.ranker.path_, self.gain
         return {
             "model": model_of(self.ranker),
             "n_clicks": self.n_clicks,
             "n_features": self.ranker.n_features_in_,
             **chosen_settings(self.ranker),
             "path": None if path is None else path.to_dict(),
-            **({} if self.evaluation is None else asdict(self.evaluation)),
+            **self.provenance,
+            "gain": None if gain is None else asdict(gain),
         }
 
     def summary(self) -> str:
         """Return the settings, the choices, and the evaluation, for a terminal."""
         return render_summary(
-            "train.txt", n_clicks=self.n_clicks, ranker=self.ranker, model=model_of(self.ranker),
+            "train.txt", trained=self, ranker=self.ranker, model=model_of(self.ranker),
             settings=self.ranker.get_params(), chosen=chosen_settings(self.ranker),
-            evaluation=self.evaluation,
-            warnings=() if self.evaluation is None else self.evaluation.warnings,
+            warnings=self.warnings,
         )  # fmt: skip
 
 
