@@ -2,7 +2,7 @@
 
     python tests/fuzz_files.py SECONDS [SEED]
 
-Rankers, propensities, preprocessing, click logs, shards, grids and results folders are written,
+Rankers, propensities, click logs, grids and results folders are written,
 changed in one to three places and read again: bits and bytes anywhere, and values of JSON, TOML and
 Parquet with the checksum made anew, so that what comes after the checksum is reached. Each has to
 be read and then give numbers within bounds, or be refused with one sentence. It runs in a process
@@ -36,7 +36,6 @@ from countersample import ClickLog, load_ranker, synthetic
 from countersample.clicks import PositionBias, simulate_clicks
 from countersample.errors import CounterSampleError
 from countersample.export import export
-from countersample.logs import read_training_shards
 from countersample.propensity import (
     ContextPropensities,
     Propensities,
@@ -310,30 +309,6 @@ def click_log(rng, folder):
     return 0
 
 
-def shards(rng, folder):
-    """Two files to train from, one of them changed."""
-    numbers = [1.0, 0.0, 2.0, 0.5]
-    table = pa.table({"query_id": ["a", "a", "b", "b"], "item_id": [1, 2, 1, 3], "clicks": numbers,
-                      "propensity": [0.5, 1.0, 0.25, 1.0], "by_chance": [0.1, 0.0, 0.2, 0.0],
-                      "x": numbers, "y": numbers})  # fmt: skip
-    path = folder / "shards" / "0.parquet"
-    path.parent.mkdir(exist_ok=True)
-    for name in ("0.parquet", "1.parquet"):
-        parquet.write_table(table, path.with_name(name))
-    if rng.random() < 0.5:
-        path.write_bytes(change_bytes(rng, path.read_bytes()))
-    else:
-        with contextlib.suppress(pa.ArrowException):  # what cannot be written is no file
-            parquet.write_table(change_table(rng, table), path)
-    with contextlib.suppress(CounterSampleError):
-        data, found = read_training_shards(path.parent)
-        found.check(data)
-        assert np.isfinite(data.features).all()
-        assert np.isfinite(found.weights).all()
-        return 1
-    return 0
-
-
 _TOKEN = re.compile(r'"[^"\n]*"|[\w.+-]+|[\[\]{}=,]')
 _TOKENS = [
     '""', "0", "-1", "1e400", "nan", "true", "1979-05-27", "9" * 5000, "[]", "[[]]", "{}",
@@ -397,7 +372,7 @@ def results_folder(rng, folder):
     return 0
 
 
-KINDS = [ranker, ranker, propensities, click_log, shards, grid, results_folder]
+KINDS = [ranker, ranker, propensities, click_log, grid, results_folder]
 
 
 # -- running -------------------------------------------------------------------------------------

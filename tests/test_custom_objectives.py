@@ -111,9 +111,10 @@ def test_in_pytorch():
     need("torch")
     import torch
 
-    from countersample.torch import ClickSample, click_loss, collate
+    from countersample.torch import ClickBatch, click_loss
 
-    batch = collate([ClickSample(torch.zeros(3, 1), torch.tensor([0]), torch.ones(1).double())])
+    lists, clicks = torch.tensor([0, 3]), torch.tensor([0, 1])
+    batch = ClickBatch(torch.zeros(3, 1), lists, clicks, torch.tensor([0]), torch.ones(1).double())
     scores = torch.tensor([2.0, 0.0, 1.5], requires_grad=True)
     loss = click_loss(scores, batch, objective=own_square())
     loss.backward()

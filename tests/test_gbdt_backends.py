@@ -121,22 +121,6 @@ def test_lightgbm_takes_what_was_never_missing_for_zero(table, rng):
         np.testing.assert_array_equal(scorer.predict(gone), scorer.predict(np.nan_to_num(gone)))
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_trees_without_a_split(library):
-    make, tolerance = LIBRARIES[library]
-    features = np.full((10, 2), 5, np.float32)
-    booster, predict, convert = make(features, np.arange(10.0), n_trees=3)
-    scorer = convert(booster)
-    assert (scorer.feature == -1).all()
-    np.testing.assert_allclose(scorer.predict(features), predict(features), rtol=tolerance)
-
-
-def test_dart(table):
-    features, target = table
-    made, predict, convert = by_lightgbm(features, target, boosting="dart", drop_rate=0.5)
-    np.testing.assert_allclose(convert(made).predict(features), predict(features), rtol=1e-10)
-
-
 @pytest.mark.parametrize(
     ("make", "params", "match"),
     [

@@ -95,27 +95,14 @@ def test_the_gradient_is_that_of_the_risk(name, rng):
     assert factors[0] == pytest.approx(factors[1], rel=1e-5)  # κ is one number
 
 
-@pytest.mark.parametrize("name", ["rank", "smooth-rank", "dcg", "smooth-dcg"])
-def test_the_second_order_term_is_1_on_average_at_first(tiny, name):
-    dataset, log = tiny
-    _, second = boosting_objective(dataset, log, objective=name)(np.zeros(dataset.n_items), None)
-    clicked = np.isin(np.repeat(np.arange(dataset.n_queries), dataset.query_sizes), log.query)
-    curved = second[clicked] - 1e-3
-    # The largest step adds to it only where a pair is far in the wrong order: here no more than
-    # where 1/2 = |slope| > curvature = 1/4 of each logistic pair.
-    assert 1 <= curved.mean() * (1 + 1e-6) <= 2.001
-    assert name.startswith("smooth") or curved.mean() == pytest.approx(1, rel=1e-5)
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e4])
 @pytest.mark.parametrize("name", LOSSES)
-def test_no_leaf_takes_a_step_above_1(tiny, name, scale, rng):
+def test_no_leaf_takes_a_step_above_1(tiny, name, rng):
     dataset, log = tiny
     objective = boosting_objective(dataset, log, objective=name)
-    gradient, second = objective(scale * rng.normal(size=dataset.n_items), None)
-    assert np.isfinite(gradient).all()
-    assert (second > 0).all()
-    assert (np.abs(gradient) <= second).all()  # so |Σ gradient| / Σ second ≤ 1, whatever the leaf
+    for scale in (1.0, 1e4):
+        gradient, second = objective(scale * rng.normal(size=dataset.n_items), None)
+        assert (second > 0).all()
+        assert (np.abs(gradient) <= second).all()  # so |Σ gradient| / Σ second ≤ 1 in any leaf
 
 
 def test_a_weight_a_row_is_not_a_weight_a_click():
@@ -134,32 +121,6 @@ def test_a_weight_a_row_is_not_a_weight_a_click():
     assert np.sign(per_click[0]) != np.sign(per_row[0])  # not even the direction is the same
     assert per_click.sum() == pytest.approx(0, abs=1e-6)
     assert per_row.sum() != pytest.approx(0, abs=0.1)
-
-
-def test_lightgbm_multiplies_what_a_row_got_by_its_weight():
-    """Where the rows of a leaf share a weight it cancels: Newton's step is Σ w·g / Σ w·h."""
-    grades = np.repeat([0, 1, 2], 3)
-    features = grades[:, None].astype(float)
-    params = QUIET | {
-        "objective": "lambdarank", "num_leaves": 3, "min_data_in_leaf": 1, "min_data_in_bin": 1,
-        "min_sum_hessian_in_leaf": 0.0, "learning_rate": 1.0, "lambdarank_norm": False,
-    }  # fmt: skip
-    found = []
-    for weights in (np.array([1.0, 1.0, 1.0]), np.array([1.0, 7.0, 2.0])):
-        table = lgb.Dataset(features, label=grades, group=[9], weight=weights[grades])
-        booster = lgb.train(params, table, 1)
-        assert booster.dump_model()["tree_info"][0]["num_leaves"] == 3
-        found.append(booster.predict(features))
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
-    # With a weight for each pair, the middle item follows the heavier of its two pairs.
-    dataset = RankingDataset.from_arrays(X=[[0.0], [1.0], [2.0]], y=[0, 0, 0], qid=[7, 7, 7])
-    steps = []
-    for weights in (np.array([1.0, 2.0]), np.array([7.0, 2.0])):
-        log = ClickLog(query=[0, 0], item=[1, 2], propensity=[1.0, 1.0], count=weights)
-        gradient, second = boosting_objective(dataset, log)(np.zeros(3), None)
-        steps.append(-gradient[1] / second[1])
-    assert steps[0] == pytest.approx(0, abs=1e-3)
-    assert steps[1] > 0.5
 
 
 def test_naive_is_ips_where_users_look_at_everything(tiny):

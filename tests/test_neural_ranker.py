@@ -15,10 +15,9 @@ from countersample import (
     simulate_clicks,
     synthetic,
     train,
-)
+)  # fmt: skip
 from countersample.errors import ParameterError
-from countersample.objectives import LOSSES, OBJECTIVES, score_space
-from countersample.plans import Examples
+from countersample.objectives import OBJECTIVES
 from countersample.torch import ClickDataset, NeuralRanker, click_loss, networks
 from countersample.torch.networks import MIN_DRAWS
 from countersample.training import DivergedError
@@ -81,29 +80,6 @@ def test_a_linear_net_takes_the_steps_of_linear_training(tiny, method, unit, obj
     np.testing.assert_allclose(weights.detach().numpy(), result.coef, atol=1e-4 * size)
 
 
-def test_a_linear_net_finds_what_the_linear_ranker_finds(tiny):
-    """The objective is convex, so both have the same goal: R differs by less than 1 %."""
-    data, log = tiny
-    settings = {"objective": "rank", "normalize": "minmax", "random_state": SEED}
-    net = NeuralRanker(hidden=(), learning_rate=0.01, epochs=40, patience=None, l2=0, **settings)
-    linear = CounterSampleRanker(learning_rate=0.003, steps=60_000, **settings)
-    rankers = net.fit_log(data, log), linear.fit_log(data, log)
-    examples = Examples.of(log, "query")
-    rows = examples.query
-    risks = []
-    for ranker in rankers:
-        scores = ranker.predict(data)
-        pieces = [scores[data.offsets[q] : data.offsets[q + 1]] for q in rows]
-        offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])])
-        found = score_space(
-            np.concatenate(pieces), offsets, examples.starts, examples.item, examples.weight
-        )
-        risks.append(found.values.sum() / log.n_clicks)
-    assert risks[0] == pytest.approx(risks[1], rel=0.01)
-    scores = [ranker.predict(data) for ranker in rankers]
-    assert np.corrcoef(scores)[0, 1] > 0.98
-
-
 # -- what it learns
 
 
@@ -125,17 +101,14 @@ def test_it_learns_what_no_linear_ranker_can():
     assert ndcg(net, test) > ndcg(linear, test) + 0.15
 
 
-@pytest.mark.parametrize("objective", LOSSES)
-def test_every_objective_learns(tiny, objective, rng):
+@pytest.mark.parametrize(
+    "params",
+    [{"objective": "rank"}, {"objective": "softmax"}, {"unit": "click"}, {"method": "ips"}],
+    ids=str,
+)
+def test_settings_learn(tiny, params, rng):
     data, log = tiny
-    ranker = NeuralRanker(**QUICK | {"patience": None}, objective=objective).fit_log(data, log)
-    assert ndcg(ranker, data) > by_chance(data, rng) + 0.04
-
-
-@pytest.mark.parametrize("params", [{"unit": "click"}, {"unit": "pair"}, {"method": "ips"}])
-def test_every_way_to_draw_learns(tiny, params, rng):
-    data, log = tiny
-    ranker = NeuralRanker(**QUICK | {"epochs": 2, "patience": None} | params).fit_log(data, log)
+    ranker = NeuralRanker(**QUICK | {"patience": None} | params).fit_log(data, log)
     assert ndcg(ranker, data) > by_chance(data, rng) + 0.04
 
 

@@ -31,7 +31,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from countersample import ClickLog, RankingDataset, estimate, evaluate, simulate_clicks, synthetic
+from countersample import ClickLog, RankingDataset, estimate, evaluate, simulate_clicks
 from countersample._environment import MissingExtraError
 from countersample.data.preprocessing import Imputer
 from countersample.errors import CounterSampleError, DataError, ParameterError
@@ -119,11 +119,9 @@ def test_clip_trains_on_a_clipped_log(kind):
 @every
 def test_progress(kind):
     calls = []
-    make(kind).fit_log(*tiny(), progress=lambda what, share: calls.append((what, share)))
-    shares = [share for _, share in calls]
-    assert shares == sorted(shares)
-    assert shares[0] > 0
-    assert calls[-1] == ("training", pytest.approx(1))
+    make(kind).fit_log(*tiny(), progress=lambda what, share: calls.append((share, what)))
+    assert [share for share, _ in calls] == sorted(share for share, _ in calls)
+    assert calls[-1] == (pytest.approx(1), "training")
 
 
 @every
@@ -134,7 +132,6 @@ def test_fitted_attributes(kind):
     assert ranker.fingerprint_ == dataset.fingerprint
     assert ranker.provenance_["n_clicks"] == log.n_clicks
     assert LIBRARIES.get(kind, ("numpy",))[0] in ranker.provenance_["versions"]
-    assert (type(ranker)().start, type(ranker)().safety) == ("auto", 0.95)
 
 
 # -- ranking
@@ -233,15 +230,11 @@ def test_missing_values_are_rejected_if_training_had_none(kind, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "start"),
-    [(kind, "served") for kind in TRAINABLE]
-    + [(kind, "linear") for kind in TRAINABLE if RANKERS[kind]().kind == "boosted"],
-)
-def test_starts_with_missing_features(kind, start, tmp_path):
+@every
+def test_a_start_with_missing_features(kind, tmp_path):
     data, log = holed()
     by_first = np.nan_to_num(data.features[:, 0], nan=0.5)
-    ranker = make(kind, start=start).fit_log(data, log, baseline=by_first)
+    ranker = make(kind, start="served").fit_log(data, log, baseline=by_first)
     assert ranker.served_.agreement > 0.7  # ties are many
     ranker.save(tmp_path / "ranker.json")
     loaded = load_ranker(tmp_path / "ranker.json")
@@ -258,28 +251,6 @@ def test_imputations(kind):
     with pytest.raises(DataError, match=r"NaN in row \d, column \d .*, and impute is 'error'"):
         make(kind, impute="error").fit_log(data, log)
     make(kind, impute="error").fit_log(*tiny())
-
-
-def test_an_indicator_helps_if_absence_is_informative(rng):
-    """The price of sold-out items is missing, and nobody wants them."""
-    gains = []
-    for seed in range(SEED, SEED + 3):
-        data = synthetic("tiny", n_queries=200, rng=seed)
-        gone = np.random.default_rng(seed).random(data.n_items) < 0.3
-        features = data.features.copy()
-        features[gone, 1] = np.nan
-        labels = np.where(gone, 0, data.labels).astype(np.float32)
-        data = RankingDataset(features, labels, data.offsets, data.query_ids)
-        log = simulate_clicks(data, rng.random(data.n_items), 5000, relevant=1, rng=seed)
-        with_indicator, without = (
-            make("linear", impute=how, steps=2000, learning_rate=0.003).fit_log(data, log)
-            for how in ("median-indicator", "median")
-        )
-        gains.append(
-            evaluate(with_indicator, data, "ndcg@10")["ndcg@10"]
-            - evaluate(without, data, "ndcg@10")["ndcg@10"]
-        )
-    assert min(gains) > 0.02
 
 
 # -- scikit-learn
@@ -318,17 +289,6 @@ def test_params_and_clone(kind):
     parameters = inspect.signature(type(ranker).__init__).parameters.values()
     assert {each.kind for each in list(parameters)[1:]} == {inspect.Parameter.KEYWORD_ONLY}
     assert type(ranker).__name__ in ranker._repr_html_()
-
-
-@pytest.mark.usefixtures("routing")
-@every
-def test_cross_validation_by_query(kind):
-    X, y, qid, propensity = table()
-    params = {"groups": qid, "qid": qid, "propensity": propensity}
-    scores = cross_val_score(requesting(kind), X, y, cv=GroupKFold(2), params=params)
-    train, test = next(GroupKFold(2).split(X, y, qid))
-    ranker = make(kind).fit(X[train], y[train], qid=qid[train], propensity=propensity[train])
-    assert scores[0] == ranker.score(X[test], y[test], qid=qid[test], propensity=propensity[test])
 
 
 @pytest.mark.usefixtures("routing")

@@ -87,18 +87,6 @@ def test_where_clicks_do_not_tell_it_is_a_constant(rng):
     assert found.var() < 0.01
 
 
-def test_what_was_served_tells_of_relevance_too(rng):
-    """Items shown on top are relevant, and no feature says so."""
-    n, items = 300, 5
-    query, item = np.divmod(np.arange(n * items), items)
-    data = RankingDataset.from_arrays(rng.normal(size=(n * items, 3)), np.zeros(n * items), query)
-    theta = 1 / (1.0 + item)
-    clicks = rng.binomial(50, theta * np.where(item == 0, 0.8, 0.2))
-    log = ClickLog(query, item, theta, clicks, impressions=np.full(n * items, 50))
-    found = relevance_model(log, data, served=True, rng=rng)
-    assert found[item == 0].min() > found[item > 1].max()
-
-
 def test_no_item_is_judged_by_its_own_clicks(tiny, log):
     query = int(log.query[0])
     changed = log.clicks.copy()

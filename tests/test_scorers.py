@@ -97,19 +97,6 @@ TREE = {
 
 
 @pytest.mark.parametrize(
-    ("weights", "biases"),
-    [
-        ([[[1, 2]], [[1, 2]]], [[0], [0]]),  # the second takes two, the first gives one
-        ([[[1, 2], [3, 4]]], [[0, 0]]),  # two scores
-        ([[[1, 2]]], [[0], [0]]),
-    ],
-)
-def test_layers_that_do_not_fit(weights, biases):
-    with pytest.raises(DataError, match="layers of a network have shapes"):
-        NetworkScorer.from_dict({"weights": weights, "biases": biases})
-
-
-@pytest.mark.parametrize(
     "change",
     [
         {"base": [1.0, 2.0, 3.0]},

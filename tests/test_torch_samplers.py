@@ -1,8 +1,7 @@
 """The sampler draws what its plan says, on every rank, and goes on exactly where it stopped."""
 
-import io
 import json
-from itertools import chain, islice
+from itertools import chain, cycle, islice
 
 import numpy as np
 import pytest
@@ -46,8 +45,7 @@ def p_value(draws, probabilities):
 # -- what is drawn -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize(("name", "unit"), zip(PLANS, cycle(UNITS), strict=False))
 def test_draws_follow_the_plan(name, unit, log, rng):
     plan = plan_of(name, log, unit, rng)
     sampler = CounterSampler(log, unit=unit, plan=plan, n_draws=N_DRAWS, seed=SEED)
@@ -61,18 +59,6 @@ def test_the_check_would_find_draws_of_another_plan(log):
     assert p_value(list(sampler), other.plan.probabilities) < ALPHA
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("name", [name for name in PLANS if name not in {"naive", "snips"}])
-def test_the_mean_of_scaled_gradients_is_that_of_the_risk(name, unit, log, rng):
-    """By enumeration: Σ π_i m_i g_i = (1/N) Σ v_i g_i, whatever the gradients g."""
-    sampler = CounterSampler(log, unit=unit, plan=plan_of(name, log, unit, rng))
-    plan, examples = sampler.plan, sampler.examples
-    gradients = rng.standard_normal((len(examples), 5))
-    drawn = (plan.probabilities * plan.multipliers) @ gradients
-    expected = examples.weights @ gradients / log.n_clicks
-    np.testing.assert_allclose(drawn, expected, rtol=1e-12, atol=1e-12)
-
-
 def test_draws_one_after_the_other_are_independent(log):
     """Within a block and from one block to the next."""
     sampler = CounterSampler(log, unit="query", n_draws=100_000, seed=SEED)
@@ -83,20 +69,6 @@ def test_draws_one_after_the_other_are_independent(log):
     assert (
         p_value(len(p) * draws[:block] + draws[block : 2 * block], np.outer(p, p).ravel()) > ALPHA
     )
-
-
-def test_only_what_draws_need_is_made(rng):
-    """No column of the log is copied, and π is made when it is asked for."""
-    n = 1000
-    log = ClickLog(np.arange(n, dtype=np.int32), np.zeros(n, np.int32), 1 / rng.integers(1, 9, n))
-    sampler = CounterSampler(log, unit="click")
-    next(iter(sampler))
-    examples, plan = sampler.examples, sampler.plan
-    assert examples.query is log.query
-    assert plan.unnormalized is examples.weight
-    assert {"starts", "probabilities"}.isdisjoint(vars(examples) | vars(plan))
-    for constant in (examples.clicks, plan.multipliers, plan.shares):
-        assert (constant.shape, constant.strides) == ((n,), (0,))
 
 
 def test_more_examples_than_torch_takes():
@@ -126,23 +98,10 @@ def test_the_ranks_share_one_stream(world_size, make):
     assert drawn.T.ravel().tolist() == list(make(n_draws=drawn.size))
 
 
-def test_each_rank_follows_the_plan_and_none_follows_another(log):
-    first, second = (
-        CounterSampler(log, n_draws=N_DRAWS, seed=SEED, rank=rank, world_size=2) for rank in (0, 1)
-    )
-    p = first.plan.probabilities
-    draws = np.array([list(first), list(second)])
-    for of_rank in draws:
-        assert p_value(of_rank, p) > ALPHA
-    assert p_value(len(p) * draws[0] + draws[1], np.outer(p, p).ravel()) > ALPHA
-
-
 # -- epochs --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("n_draws", "batch_size"), [(1, None), (1, 7), (29, 10), (30, 10), (31, 50), (31, 1)]
-)
+@pytest.mark.parametrize(("n_draws", "batch_size"), [(1, None), (29, 10), (30, 10), (31, 50)])
 def test_length_and_batches_are_those_of_torch(batch_size, n_draws, make):
     indices = list(make(n_draws=n_draws))
     assert len(indices) == n_draws == len(make(n_draws=n_draws))
@@ -171,25 +130,15 @@ def test_set_epoch(make):
         assert sampler.epoch == epoch
         assert list(sampler) == epochs[epoch]
     assert list(sampler) == epochs[2]
-    with pytest.raises(ParameterError, match="epoch is -1, expected a whole number of at least 0"):
-        sampler.set_epoch(-1)
-
-
-def test_an_iteration_that_was_broken_off_is_not_repeated(make):
-    sampler = make()
-    epochs = [list(sampler) for _ in range(2)]
     sampler.set_epoch(0)
-    assert list(islice(sampler, 5)) == epochs[0][:5]
-    assert sampler.epoch == 0
-    assert list(sampler) == epochs[1]
+    assert list(islice(sampler, 5)) == epochs[0][:5]  # an iteration that is broken off,
+    assert list(sampler) == epochs[1]  # is not repeated
 
 
 # -- going on ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("world_size", "batch_size"), [(1, None), (1, 4), (3, 5), (3, 40), (3, None)]
-)
+@pytest.mark.parametrize(("world_size", "batch_size"), [(1, None), (3, 5)])
 def test_going_on_at_every_point(batch_size, world_size, make):
     options = {"batch_size": batch_size, "rank": world_size - 1, "world_size": world_size}
     whole = make(**options)
@@ -243,11 +192,9 @@ def test_a_state_is_plain(make):
     sampler = make(batch_size=4)
     list(islice(sampler, 3))
     state = sampler.state_dict()
-    assert {type(value) for value in state.values()} == {int, str}
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    assert torch.load(file, weights_only=True) == json.loads(json.dumps(state)) == state
+    assert json.loads(json.dumps(state)) == state
+    with pytest.raises(ParameterError, match="used is 4, expected at most 3, as many were yielded"):
+        sampler.state_dict(used=4)
 
 
 # -- in a DataLoader -----------------------------------------------------------------------------
@@ -288,28 +235,15 @@ def test_going_on_with_workers_that_ask_ahead(n_used, make):
     assert going_on.epoch == 1
 
 
-def test_more_used_than_given(make):
-    sampler = make(batch_size=4)
-    list(islice(sampler, 3))
-    with pytest.raises(ParameterError, match="used is 4, expected at most 3, as many were yielded"):
-        sampler.state_dict(used=4)
-    with pytest.raises(ParameterError, match="used is -1, expected a whole number of at least 0"):
-        sampler.state_dict(used=-1)
-
-
 # -- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"unit": "session"}, "unit is 'session', expected one of click, pair, query"),
         ({"plan": "best"}, "plan is 'best', expected a Plan or one of naive, ips, countersample"),
         ({"plan": "bounded"}, "plan 'bounded': missing a required argument: 'bounds'"),
-        ({"batch_size": 0}, "batch_size is 0, expected a whole number of at least 1"),
         ({"n_draws": 10.5}, "n_draws is 10.5, expected a whole number"),
-        ({"seed": -1}, "seed is -1, expected a whole number of at least 0"),
-        ({"world_size": 0}, "world_size is 0, expected a whole number of at least 1"),
         ({"rank": 2, "world_size": 2}, "rank is 2, expected below 2, the world_size"),
     ],
 )
@@ -318,28 +252,15 @@ def test_arguments_that_are_refused(options, message, make):
         make(**options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"seed": SEED + 1}, f"with seed {SEED + 1}: this one has {SEED}: load it into"),
-        ({"plan": "ips"}, "with plan 'ips': this one has 'countersample'"),
-        ({"unit": "click"}, "with unit 'click': this one has 'query'"),
-    ],
-)
-def test_the_state_of_another_sampler_is_refused(options, message, make):
+def test_the_state_of_another_sampler_is_refused(make):
     sampler = make()
-    with pytest.raises(DataError, match=f"the state is of another sampler, {message}"):
-        sampler.load_state_dict(make(**options).state_dict())
-
-
-@pytest.mark.parametrize("column", ["query", "item", "propensity"])
-def test_the_state_of_another_log_is_refused(column):
+    with pytest.raises(DataError, match="another sampler, with plan 'ips': this one has 'counte"):
+        sampler.load_state_dict(make(plan="ips").state_dict())
     columns = {"query": [0, 1, 2], "item": [0, 1, 1], "propensity": [1.0, 0.5, 0.5]}
     state = CounterSampler(ClickLog(**columns)).state_dict()
-    columns[column] = [*columns[column][:2], 0.25 if column == "propensity" else 3]
-    sampler = CounterSampler(ClickLog(**columns))
+    columns["item"] = [0, 1, 2]
     with pytest.raises(DataError, match="another sampler, with fingerprint"):
-        sampler.load_state_dict(state)
+        CounterSampler(ClickLog(**columns)).load_state_dict(state)
 
 
 @pytest.mark.parametrize("change", [{"epoch": -1}, {"drawn": 1.5}, "seed"])

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from conftest import SEED
 
-from countersample import (
-    ClickLog,
-    CounterSampleRanker,
-    RankingDataset,
-    evaluate,
-)
+from countersample import ClickLog, CounterSampleRanker, RankingDataset, evaluate
 from countersample.evaluation import HeldOut
 from countersample.evaluation.estimators import logged_values
 from countersample.metrics import ranks_of
@@ -83,16 +78,15 @@ def test_a_linear_policy_is_found_again(world, source, top):
 
 
 def test_a_page_of_few_items_does_not_teach_to_repeat_it():
-    """Clicks on the top 4 of 12, in an order by chance: what was not shown is not irrelevant."""
+    """Clicks on the top 4 of 12, in an order by chance: items not shown are not irrelevant."""
     dataset, _ = make_world(300)
     by_chance = np.random.default_rng(SEED).random(dataset.n_items)
-    log = log_of(dataset, by_chance, 200, top=4)
     test, _ = make_world(100, seed=SEED + 1)
-    ranker = CounterSampleRanker(random_state=SEED).fit_log(dataset, log)
-    everything = CounterSampleRanker(random_state=SEED).fit_log(
-        dataset, log_of(dataset, by_chance, 200)
+    logs = (log_of(dataset, by_chance, 200, top=n) for n in (4, None))
+    page, everything = (
+        CounterSampleRanker(random_state=SEED).fit_log(dataset, log) for log in logs
     )
-    assert ndcg(ranker, test) > 0.97 * ndcg(everything, test)
+    assert ndcg(page, test) > 0.97 * ndcg(everything, test)
 
 
 # -- safety
@@ -150,21 +144,6 @@ def test_that_some_candidate_is_better_is_rarely_shown_where_none_is(world, rng)
         shown += found.is_shown
     assert looks > n_logs / 4
     assert shown / n_logs < 0.05 + 3 * np.sqrt(0.05 * 0.95 / n_logs)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("top", [None, 5])
-def test_the_best_policy_is_not_lost_with_few_clicks(top):
-    losses = []
-    for seed in range(SEED, SEED + 5):
-        dataset, good = make_world(seed=seed)
-        test, _ = make_world(seed=seed + 1000)
-        log = log_of(dataset, dataset.features @ good, 2, top=top, seed=seed)
-        ranker = CounterSampleRanker(random_state=seed).fit_log(dataset, log)
-        losses.append(ndcg(ranker, test) - ndcg(test.features @ good, test))
-        assert ranker.served_.agreement > 0.9
-    assert np.mean(losses) > -0.01
-    assert min(losses) > -0.03
 
 
 def test_a_poor_policy_is_left_with_many_clicks(world):
@@ -230,7 +209,7 @@ def test_nothing_is_judged_by_what_it_learned_from(world, holdout):
         assert not np.isin(clicks.query, fold.queries).any()
 
 
-@pytest.mark.parametrize("radius", [0.1, 0.3, 0.7, 1.3, 1.9])
+@pytest.mark.parametrize("radius", [0.1, 1.3])
 def test_a_start_is_brought_within_the_radius(world, radius):
     dataset, good = world
     log = log_of(dataset, dataset.features @ good, 5)
@@ -284,7 +263,7 @@ def test_paths_are_brought_to_a_deviation_of_1_within_queries(world, rng, is_sca
 
 @pytest.mark.parametrize(
     ("n_queries", "batch_size", "steps"),
-    [(2, 1, 5000), (2, 7, 715), (1001, 1, 5005), (1001, 10, 501), (2, 5000, 1), (2, 5001, 1)],
+    [(2, 7, 715), (1001, 1, 5005), (1001, 10, 501), (2, 5001, 1)],
 )
 def test_steps_are_enough_for_all_draws(n_queries, batch_size, steps):
     """⌈max(5·n, 5,000) / batch size⌉: the last batch may draw more than are needed, never fewer."""

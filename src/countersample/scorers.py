@@ -261,33 +261,6 @@ class TreesScorer:
     missing_left: NDArray[np.bool_] | None = None  # (n_nodes,); None if training missed nothing
     base_missing: NDArray[np.float64] | None = None  # (n_features,), with base and missing_left
 
-    def __post_init__(self) -> None:
-        """Reject arrays that would lead the compiled loop out of bounds, or in circles."""
-        n_nodes, is_inner = len(self.feature), self.is_inner
-        children = np.stack([self.left, self.right]) if self.left.shape == self.right.shape else 0
-        columns = (self.feature, self.threshold, self.left, self.right, self.value)
-        is_sound = (
-            all(column.shape == (n_nodes,) for column in columns)
-            and self.roots.ndim == 1
-            and ((self.roots >= 0) & (self.roots < n_nodes)).all()
-            and ((self.feature >= LEAF) & (self.feature < self.n_features)).all()
-            and ((children > np.arange(n_nodes)) & (children < n_nodes))[:, is_inner].all()
-        )
-        if not is_sound:
-            raise DataError("trees have a node that leads nowhere, expected each to end in leaves")
-        has_both = self.base is not None and self.missing_left is not None
-        for name, shape in {
-            "base": None if self.base is None else (self.n_features,),
-            "missing_left": None if self.missing_left is None else (n_nodes,),
-            "base_missing": (self.n_features,) if has_both else None,
-        }.items():
-            array = getattr(self, name)
-            if (None if array is None else array.shape) != shape:
-                raise DataError(
-                    f"{name} of trees has the shape {None if array is None else array.shape}, "
-                    f"expected {shape}"
-                )
-
     @property
     def n_trees(self) -> int:
         """The number of trees."""
@@ -368,25 +341,44 @@ class TreesScorer:
                 for name, each in lists.items()
             }
         scorer = cls(trees.n_features, **arrays)
-        if np.isnan(scorer.threshold).any():
-            raise DataError("threshold of a scorer has NaN, expected numbers")
-        scorer._check_layout()
+        scorer._check()
         return scorer
 
-    def _check_layout(self) -> None:
-        """Reject nodes that are not one tree after the other, with one parent per node."""
+    def _check(self) -> None:
+        """Reject arrays that would lead the compiled loop out of bounds, or in circles."""
+        n_nodes, n_features = len(self.feature), self.n_features
+        has_both = self.base is not None and self.missing_left is not None
+        for name, shape in {
+            **dict.fromkeys(("threshold", "left", "right", "value"), (n_nodes,)),
+            "base": None if self.base is None else (n_features,),
+            "missing_left": None if self.missing_left is None else (n_nodes,),
+            "base_missing": (n_features,) if has_both else None,
+        }.items():
+            array = getattr(self, name)
+            if (None if array is None else array.shape) != shape:
+                raise DataError(
+                    f"{name} of trees has the shape {None if array is None else array.shape}, "
+                    f"expected {shape}"
+                )
+        if np.isnan(self.threshold).any():
+            raise DataError("threshold of a scorer has NaN, expected numbers")
+        nodes = np.arange(n_nodes)
         parents = np.flatnonzero(self.is_inner)
         children = np.concatenate([self.left[parents], self.right[parents]])
-        nodes = np.arange(len(self.feature))
-        tree = np.searchsorted(self.roots, nodes, side="right")
         is_sound = (
-            (np.diff(self.roots) > 0).all()
+            ((self.feature >= LEAF) & (self.feature < n_features)).all()
+            and (children > np.tile(parents, 2)).all()
+            # One tree after the other, with one parent per node
+            and (np.diff(self.roots) > 0).all()
             and np.array_equal(np.sort(np.concatenate([self.roots, children])), nodes)
-            and (tree[children] == np.tile(tree[parents], 2)).all()
         )
+        if is_sound:
+            tree = np.searchsorted(self.roots, nodes, side="right")
+            is_sound = (tree[children] == np.tile(tree[parents], 2)).all()
         if not is_sound:
             raise DataError(
-                "trees share nodes or have nodes without a tree, expected one tree after the other"
+                "trees share nodes, or have a node that leads nowhere, expected one tree after the "
+                "other, each node with one parent"
             )
 
 

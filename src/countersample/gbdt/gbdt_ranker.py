@@ -16,7 +16,6 @@ from countersample.gbdt.backends import BACKENDS, check_backend_params, translat
 from countersample.gbdt.objectives import boosting_objective, check_method
 from countersample.options import CONFIDENCE, HOLDOUT, METRIC
 from countersample.rankers.checks import COUNT, MIN_PROPENSITY, either
-from countersample.rankers.linear_ranker import CounterSampleRanker
 from countersample.rankers.rounds import RoundsRanker
 from countersample.rankers.task import scale_base, weigh_clicks
 from countersample.scorers import LinearScorer, TreesScorer
@@ -24,7 +23,6 @@ from countersample.scorers import LinearScorer, TreesScorer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.data import RankingDataset
     from countersample.gbdt.backends import Boosting
@@ -63,10 +61,9 @@ class GBDTRanker(RoundsRanker):
     objective : str, Objective or Loss
         f, one of `countersample.objectives.LOSSES`, ``"precision@k"``, or one of your own
         (`countersample.objectives.additive_objective`).
-    start : {"auto", "served", "linear", "zero"}
-        The base of the trees: the imitation of the logging policy, the default
-        `CounterSampleRanker` trained on the same clicks, or nothing. "auto" tries the policy, if
-        known, and nothing. See `countersample.rankers.task` for the scale of a base.
+    start : {"auto", "served", "zero"}
+        The base of the trees: the imitation of the logging policy, or nothing. "auto" tries both,
+        if the policy is known. See `countersample.rankers.task` for the scale of a base.
     n_trees : int
         The maximum number of trees; with ``patience=None``, their number.
     learning_rate : float
@@ -101,37 +98,35 @@ class GBDTRanker(RoundsRanker):
     scorer_ : TreesScorer
     n_trees_ : int
         0 if no trees are shown to be better than what they are boosted from.
-    start_ : {"served", "linear", "zero", "previous"}
+    start_ : {"served", "zero", "previous"}
     history_ : RoundHistory or None
         The estimate by the number of trees; None without patience, and in a loaded ranker.
     and those of `ClickRanker`
 
     Examples
     --------
-    >>> from countersample import evaluate, simulate_clicks, synthetic
+    >>> from countersample import simulate_clicks, synthetic
     >>> from countersample.gbdt import GBDTRanker
     >>> data = synthetic("tiny", n_queries=200, rng=0)
     >>> log = simulate_clicks(data, policy=data.features[:, 0], n_clicks=5000, rng=0)
-    >>> ranker = GBDTRanker(n_trees=100, random_state=0).fit_log(data, log)
-    >>> before = evaluate(data.features[:, 0], data, "ndcg@10")["ndcg@10"]
-    >>> after = evaluate(ranker, data, "ndcg@10")["ndcg@10"]
-    >>> after > before
-    True
+    >>> GBDTRanker(n_trees=100, random_state=0).fit_log(data, log).start_
+    'zero'
     """
 
     kind: ClassVar[str] = "boosted"
     _round_name: ClassVar[str] = "trees"
+    _limit_name: ClassVar[str] = "n_trees"
     _scorer_type: ClassVar[type[Scorer]] = TreesScorer
     _takes_missing: ClassVar[bool] = True
     _learned: ClassVar[Mapping[str, Check]] = {
         "n_trees_": COUNT,
-        "start_": partial(choice, options=("served", "linear", "zero", "previous")),
+        "start_": partial(choice, options=("served", "zero", "previous")),
         "clip_": MIN_PROPENSITY,
     }
     _checks: ClassVar[Mapping[str, Check]] = {
         "backend": partial(choice, options=BACKENDS),
         "method": lambda _name, value: check_method(value),
-        "start": partial(choice, options=("auto", "served", "linear", "zero")),
+        "start": partial(choice, options=("auto", "served", "zero")),
         "n_trees": partial(whole_number, least=1),
         "num_leaves": partial(whole_number, least=2),
         "min_items_in_leaf": either("auto", check=whole_number, least=1),
@@ -162,10 +157,6 @@ class GBDTRanker(RoundsRanker):
     backend_params: Mapping[str, Any] | None = None
     warm_start: bool = False
     random_state: int | np.random.Generator | None = None
-
-    @property
-    def _max_rounds(self) -> int:
-        return self.n_trees
 
     def _train(self, tasks: Tasks, rng: np.random.Generator, progress: Progress) -> Task:
         check_backend_params(self.backend, self.backend_params or {})
@@ -238,29 +229,12 @@ class GBDTRanker(RoundsRanker):
         """Return the scorer that trees are boosted from; None for zero."""
         if start == "previous" and isinstance(task.previous, TreesScorer):
             return task.previous
-        if start == "linear":
-            weights = self._linear_weights(task)
-        elif start == "served" and task.served is not None:
-            weights = task.served.weights
-        else:
+        if start != "served" or task.served is None:
             return None
-        weights = scale_base(weights, task.filled, self._weigh(task), objective=self.objective)
-        return task.linear_scorer(weights)
-
-    def _linear_weights(self, task: Task) -> Floats:
-        linear = CounterSampleRanker(
-            method="naive" if self.method == "naive" else "countersample",
-            safety=self.safety, metric=self.metric, holdout=self.holdout, clip=self.clip,
-            doubly_robust=self.doubly_robust, random_state=self._settings["seed"],
-        ).fit_log(task.full, task.full_log, baseline=task.baseline)  # fmt: skip
-        normalizer = linear.preprocessing_.normalizer
-        if normalizer is None or normalizer.scale is None:
-            return linear.weights_
-        scale = np.array(normalizer.scale)  # w·(x − shift)/scale ranks as (w/scale)·x
-        weights: Floats = np.divide(
-            linear.weights_, scale, where=scale > 0, out=np.zeros(len(scale))
+        weights, clicks = task.served.weights, self._weigh(task)
+        return task.linear_scorer(
+            scale_base(weights, task.filled, clicks, objective=self.objective)
         )
-        return weights
 
     def _libraries(self) -> tuple[str, ...]:
         return (self.backend,)

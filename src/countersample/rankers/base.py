@@ -208,16 +208,6 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         learned from: some of them are held out to decide how far it moves. Parameters are those of
         `fit`.
 
-        Examples
-        --------
-        >>> from countersample import CounterSampleRanker
-        >>> ranker = CounterSampleRanker(random_state=0)
-        >>> for clicks in ([0, 3, 0, 2], [0, 2, 1, 2]):  # day by day
-        ...     ranker = ranker.partial_fit([[1], [5], [2], [4]], clicks, qid=[1, 1, 2, 2])
-        >>> ranker.rank([[1], [5], [2], [4]], qid=[1, 1, 2, 2])
-        array([2, 1, 2, 1])
-        >>> ranker.provenance_["previous"]
-        {'n_clicks': 5.0, 'updates': 1}
         """
         warm = WarmStart.of(self) if hasattr(self, "scorer_") else None
         return self._fit_table(X, y, qid, propensity, baseline, warm, is_update=warm is not None)
@@ -257,15 +247,10 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     ) -> Self:
         """Train on a click log and its dataset, whose labels are not used.
 
-        Parameters
-        ----------
-        dataset : RankingDataset
-        log : ClickLog
-            If it has `impressions`, clicks are compared with the items shown, and items that were
-            never shown are not trained on.
-        baseline : array-like (n_items,), optional
-            The score of each item by your current ranker, if the log has no positions, or not all.
-        progress : function of (current activity, share of the work that is done), optional
+        If the log has `impressions`, clicks are compared with the items shown, and items that were
+        never shown are not trained on. `baseline` is the score of each item by your current ranker,
+        (n_items,), if the log has no positions, or not all. `progress` is called with the current
+        activity and the share of the work that is done.
         """
         return self._fit_log(dataset, log, baseline, progress, WarmStart.next_of(self))
 
@@ -343,7 +328,6 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
 
     def _log_training(self, seconds: float) -> None:
         """Log the duration, the data and the settings that training chose."""
-        is_update = "previous" in self.provenance_
         fields = {
             "kind": self.kind,
             "seconds": round(seconds, 3),
@@ -351,12 +335,9 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             "n_queries": self.n_queries_,
             "n_features": self.n_features_in_,
         }
-        choices = chosen_settings(self) | {"goes_on": is_update}
-        logger.info(
-            "%s ranker trained in %.1f s on %d clicks of %d queries with %d features%s",
-            *fields.values(), ", going on from another" if is_update else "",
-            extra=fields | choices,
-        )  # fmt: skip
+        choices = chosen_settings(self) | {"goes_on": "previous" in self.provenance_}
+        message = "%s ranker trained in %.1f s on %d clicks of %d queries with %d features"
+        logger.info(message, *fields.values(), extra=fields | choices)
         if self.path_ is not None:
             logger.debug("%s", self.path_.sentence)
 
@@ -371,12 +352,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
     def predict(self, X: Table, qid: Column = None) -> Floats:
         """Return the score of each row, float64 (n_rows,); larger ranks higher.
 
-        Parameters
-        ----------
-        X : array-like or data frame (n_rows, n_features), or RankingDataset
-            From a dataset with more features, those of training are taken, by name.
-        qid : array-like (n_rows,), optional
-            The query of each row: only ``query-minmax`` needs it.
+        X is a table (n_rows, n_features), or a `RankingDataset`, from which the features of
+        training are taken by name. Only ``query-minmax`` needs qid, the query of each row.
         """
         features = self._check_features(X)
         if not self.preprocessing_.is_by_query:
@@ -417,8 +394,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         Returns
         -------
         data frame of the same kind
-            The ids, ``score``, and ``rank`` within the query, from 1; ties are in the order of the
-            rows, on Spark in the order of item ids.
+            The ids, ``score``, and ``rank`` within the query, from 1; ties keep the order of rows.
         """
         from countersample.rankers.serving import rank_frame  # noqa: PLC0415 (needs Arrow)
 

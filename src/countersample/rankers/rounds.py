@@ -228,6 +228,7 @@ class RoundsRanker(ClickRanker):
     """
 
     _round_name: ClassVar[str]  # for progress: "steps", "trees"
+    _limit_name: ClassVar[str]  # the parameter that has the maximal number of rounds
     _least_queries: ClassVar[int] = VALIDATION_QUERIES  # to hold out
     start: str
     patience: int | None
@@ -239,7 +240,7 @@ class RoundsRanker(ClickRanker):
 
     @property
     def _max_rounds(self) -> int:
-        raise NotImplementedError
+        return int(getattr(self, self._limit_name))
 
     def _begin(
         self,

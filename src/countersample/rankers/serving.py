@@ -272,15 +272,9 @@ def rank_file(
     One part of the table is in memory at a time, and all rows of one query. If the rows of a query
     are not next to each other, they are first grouped in temporary files.
 
-    Parameters
-    ----------
-    serving : SavedScorer
-    source : str
-        Parquet, CSV, TSV, JSON lines or Feather: a file, a folder, a glob.
-    target : Path
-        The file to write: ``.parquet``, ``.csv``, ``.jsonl``; any other name is text with tabs.
-    query, item, top
-        As for `ClickRanker.rank_frame`.
+    The source is Parquet, CSV, TSV, JSON lines or Feather: a file, a folder, a glob. The target is
+    ``.parquet``, ``.csv`` or ``.jsonl``; any other name is text with tabs. `query`, `item` and
+    `top` are as for `ClickRanker.rank_frame`.
     """
     with open_tables(source) as files, ExitStack() as cleanup:
         names = files.column_names()

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 from countersample._environment import need
 
 if TYPE_CHECKING:
-    from countersample.torch.data import ClickBatch, ClickDataset, ClickSample, click_loss, collate
+    from countersample.torch.data import ClickBatch, ClickDataset, click_loss, collate
     from countersample.torch.neural_ranker import NeuralRanker
     from countersample.torch.samplers import CounterSampler, ShardSampler
     from countersample.torch.shards import train_on_shards
 
 __all__ = [
-    "ClickBatch", "ClickDataset", "ClickSample", "CounterSampler", "NeuralRanker", "ShardSampler",
-    "click_loss", "collate", "train_on_shards",
+    "ClickBatch", "ClickDataset", "CounterSampler", "NeuralRanker", "ShardSampler", "click_loss",
+    "collate", "train_on_shards",
 ]  # fmt: skip
 _MODULES = {
     "CounterSampler": "samplers", "NeuralRanker": "neural_ranker", "ShardSampler": "samplers",

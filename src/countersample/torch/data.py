@@ -7,7 +7,7 @@ added there, and works in PyTorch and in boosting at once.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.objectives import AnyLoss
-
-
-class ClickSample(NamedTuple):
-    """One example: the items of a query, and the clicks on them that go together.
-
-    The weight of clicked item j is m_i · share_j, the plan's multiplier of the example by the share
-    of the item in it.
-    """
-
-    features: torch.Tensor  # float32 (n_items, n_features)
-    item: torch.Tensor  # int64 (n_clicked,), the clicked items, counted within the query
-    weight: torch.Tensor  # float64 (n_clicked,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +55,7 @@ class ClickBatch:
         return ClickBatch(*(function(getattr(self, field.name)) for field in fields(self)))
 
 
-class ClickDataset(Dataset[ClickSample]):
+class ClickDataset(Dataset[ClickBatch]):
     """Example i, with weights m_i · share_j: drawn by the same plan, their mean loss estimates R.
 
     A dataset by index, of the examples that `CounterSampler` draws from the same log. The loss of
@@ -89,14 +77,11 @@ class ClickDataset(Dataset[ClickSample]):
     >>> from countersample.torch import ClickDataset, collate
     >>> data = RankingDataset.from_arrays(X=[[1], [2], [3], [4]], y=[0] * 4, qid=[7, 7, 7, 8])
     >>> log = ClickLog(query=[0, 0, 1], item=[2, 0, 0], propensity=[0.25, 0.5, 1.0])
-    >>> examples = ClickDataset(data, log)
-    >>> examples[0]  # M̄ = (4 + 2 + 1)/3, and 2/6, 4/6 of it for the items 0, 2
-    ClickSample(features=tensor([[1.],
-            [2.],
-            [3.]]), item=tensor([0, 2]), weight=tensor([0.7778, 1.5556], dtype=torch.float64))
-    >>> batch = collate([examples[1], examples[0]])
+    >>> batch = collate([ClickDataset(data, log)[k] for k in (1, 0)])
     >>> batch.offsets, batch.starts, batch.item
     (tensor([0, 1, 4]), tensor([0, 1, 3]), tensor([0, 0, 2]))
+    >>> 2 * batch.weight  # M̄ = (4 + 2 + 1)/3; the items 0 and 2 have 2/6 and 4/6 of it
+    tensor([2.3333, 0.7778, 1.5556], dtype=torch.float64)
     """
 
     def __init__(
@@ -117,35 +102,12 @@ class ClickDataset(Dataset[ClickSample]):
     def __len__(self) -> int:
         return len(self.examples)
 
-    def __getitem__(self, index: int) -> ClickSample:
-        """Return an example; its features are a view of the dataset's if those are writable.
-
-        PyTorch has no read-only tensors, so features of a folder on disk are copied.
-        """
-        index = index + len(self) if index < 0 else index
-        self._check_range(np.array([index]))
-        query = self.examples.query[index]
-        features = self._features[self._offsets[query] : self._offsets[query + 1]]
-        begin, stop = self.examples.starts[index], self.examples.starts[index + 1]
-        return ClickSample(
-            torch.from_numpy(features if features.flags.writeable else features.copy()),
-            torch.from_numpy(self.examples.item[begin:stop].astype(np.int64)),
-            torch.from_numpy(self._weight[begin:stop]),
-        )
-
-    def _check_range(self, indices: Ints) -> None:
-        is_good = (indices >= 0) & (indices < len(self))
-        if not is_good.all():  # an IndexError, which ends a loop over any sequence
-            raise IndexError(
-                f"example {indices[is_good.argmin()]} of {len(self)}: sampler and dataset must "
-                "have the same log, unit and plan"
-            )
+    def __getitem__(self, index: int) -> ClickBatch:
+        """Return an example, as a batch of one list."""
+        return self.__getitems__([index])
 
     def __getitems__(self, indices: ArrayLike) -> ClickBatch:
-        """Return the batch of these examples, as a `DataLoader` requests it.
-
-        The same as ``collate([self[i] for i in indices])``, without a loop over examples.
-        """
+        """Return the batch of these examples, as a `DataLoader` requests it."""
         chosen = np.asarray(indices, np.int64)
         if chosen.ndim != 1:
             raise ParameterError(
@@ -153,7 +115,12 @@ class ClickDataset(Dataset[ClickSample]):
                 "batch_size is the batch_sampler of a DataLoader, one without is its sampler"
             )
         chosen = np.where(chosen < 0, chosen + len(self), chosen)
-        self._check_range(chosen)
+        is_good = (chosen >= 0) & (chosen < len(self))
+        if not is_good.all():  # an IndexError, which ends a loop over any sequence
+            raise IndexError(
+                f"example {chosen[is_good.argmin()]} of {len(self)}: sampler and dataset must "
+                "have the same log, unit and plan"
+            )
         query, starts = self.examples.query[chosen], self.examples.starts
         rows, offsets = _join_ranges(self._offsets[query], self._offsets[query + 1])
         clicked, click_offsets = _join_ranges(starts[chosen], starts[chosen + 1])
@@ -180,7 +147,7 @@ def check_plan(plan: str | Plan, examples: Examples) -> Plan:
     return plan
 
 
-def collate(samples: Sequence[ClickSample] | ClickBatch) -> ClickBatch:
+def collate(batches: Sequence[ClickBatch] | ClickBatch) -> ClickBatch:
     """Return one batch, list after list, with weights m_i · share_j / n_lists.
 
     The ``collate_fn`` of a `DataLoader`. A batch of `ClickDataset.__getitems__` is returned as is.
@@ -197,21 +164,23 @@ def collate(samples: Sequence[ClickSample] | ClickBatch) -> ClickBatch:
     >>> len(next(iter(batches)))
     16
     """
-    if isinstance(samples, ClickBatch):
-        return samples
-    if not samples:
+    if isinstance(batches, ClickBatch):
+        return batches
+    if not batches:
         raise ParameterError("there are no samples in the batch, expected at least one")
+    n_lists = sum(map(len, batches))
     return ClickBatch(
-        torch.cat([sample.features for sample in samples]),
-        _offsets([len(sample.features) for sample in samples]),
-        _offsets([len(sample.item) for sample in samples]),
-        torch.cat([sample.item for sample in samples]),
-        torch.cat([sample.weight for sample in samples]) / len(samples),
+        torch.cat([each.features for each in batches]),
+        _join_offsets([each.offsets for each in batches]),
+        _join_offsets([each.starts for each in batches]),
+        torch.cat([each.item for each in batches]),
+        torch.cat([each.weight * len(each) / n_lists for each in batches]),
     )
 
 
-def _offsets(lengths: list[int]) -> torch.Tensor:
-    return torch.tensor([0, *lengths]).cumsum(0)
+def _join_offsets(offsets: list[torch.Tensor]) -> torch.Tensor:
+    lengths = torch.cat([each.diff() for each in offsets])
+    return torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
 
 
 def _join_ranges(firsts: NDArray[Any], ends: NDArray[Any]) -> tuple[Ints, Ints]:
@@ -244,10 +213,11 @@ def click_loss(
     Item 0 is clicked, 2 above item 1 and 0.5 above item 2: bound = 1 + 0 + (1 − 0.5).
 
     >>> import torch
-    >>> from countersample.torch import ClickSample, click_loss, collate
-    >>> sample = ClickSample(torch.zeros(3, 1), torch.tensor([0]), torch.tensor([1.0]).double())
+    >>> from countersample.torch import ClickBatch, click_loss
+    >>> lists, clicks = torch.tensor([0, 3]), torch.tensor([0, 1])
+    >>> batch = ClickBatch(torch.zeros(3, 1), lists, clicks, torch.tensor([0]), torch.ones(1))
     >>> scores = torch.tensor([2.0, 0.0, 1.5], requires_grad=True)
-    >>> loss = click_loss(scores, collate([sample]))
+    >>> loss = click_loss(scores, batch)
     >>> loss.backward()
     >>> loss.item(), scores.grad
     (1.5, tensor([-1.,  0.,  1.]))

@@ -348,17 +348,6 @@ class ShardSampler(Sampler[list[int]]):
         Its multipliers are M̄ = V/N, the same on every rank.
     totals : float64 (world_size,)
         V_r of each rank.
-
-    Examples
-    --------
-    >>> from countersample import ClickLog
-    >>> from countersample.torch import ShardSampler
-    >>> log = ClickLog(query=[0, 1], item=[0, 1], propensity=[0.5, 0.25])
-    >>> sampler = ShardSampler(log, unit="click", batch_size=4, n_draws=8)
-    >>> sampler.totals, sampler.plan.multipliers
-    (array([6.]), array([3., 3.]))
-    >>> [len(batch) for batch in sampler]
-    [4, 4]
     """
 
     def __init__(
