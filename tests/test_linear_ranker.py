@@ -50,7 +50,7 @@ def tiny():
 # -- what it learns
 
 
-@pytest.mark.parametrize(("unit", "average"), zip(UNITS, (True, False, True), strict=True))
+@pytest.mark.parametrize(("unit", "average"), list(zip(UNITS, (True, False, True), strict=True)))
 def test_it_is_train_on_normalised_features(tiny, unit, average):
     dataset, log = tiny
     ranker = CounterSampleRanker(
@@ -79,7 +79,7 @@ def test_it_is_train_on_normalised_features(tiny, unit, average):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "objective", "optimizer"),
-    zip(cycle(("countersample", "ips")), OBJECTIVES, cycle(OPTIMIZERS), strict=False),
+    list(zip(cycle(("countersample", "ips")), OBJECTIVES, cycle(OPTIMIZERS), strict=False)),
 )
 def test_every_setting_learns(tiny, method, objective, optimizer):
     dataset, log = tiny

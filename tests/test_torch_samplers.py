@@ -45,7 +45,7 @@ def p_value(draws, probabilities):
 # -- what is drawn -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "unit"), zip(PLANS, cycle(UNITS), strict=False))
+@pytest.mark.parametrize(("name", "unit"), list(zip(PLANS, cycle(UNITS), strict=False)))
 def test_draws_follow_the_plan(name, unit, log, rng):
     plan = plan_of(name, log, unit, rng)
     sampler = CounterSampler(log, unit=unit, plan=plan, n_draws=N_DRAWS, seed=SEED)
