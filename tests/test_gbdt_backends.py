@@ -8,7 +8,7 @@ import pytest
 import xgboost as xgb
 
 from countersample.errors import ParameterError
-from countersample.gbdt.backends import from_lightgbm, from_xgboost
+from countersample.gbdt.gbdt_ranker import from_lightgbm, from_xgboost
 
 QUIET = {"verbosity": -1, "num_threads": 1, "min_data_in_leaf": 2, "learning_rate": 0.3}
 

@@ -16,7 +16,7 @@ from countersample import (
     simulate_clicks,
 )  # fmt: skip
 from countersample.errors import ParameterError
-from countersample.gbdt import GBDTRanker, backends
+from countersample.gbdt import GBDTRanker
 from countersample.gbdt import gbdt_ranker as module
 from countersample.rankers import CounterSampleRanker, task
 
@@ -141,7 +141,7 @@ def test_the_aliases_are_all_that_lightgbm_has(data, monkeypatch):
     one_core("lightgbm", patience=None, n_trees=1).fit_log(*data)
     for name in seen[0]:
         if name != LIBRARIES["lightgbm"]:
-            known = {name, *backends.ALIASES["lightgbm"].get(name, ())}
+            known = {name, *module.ALIASES["lightgbm"].get(name, ())}
             assert _ConfigAliases.get(name) <= known
 
 
@@ -231,7 +231,7 @@ def test_items_in_a_leaf(n_queries, patience, share, monkeypatch):
         module.BACKENDS, "lightgbm",
         lambda learned, log, settings, *others: (
             seen.append((learned.n_items, settings["min_items_in_leaf"]))
-            or backends.LightGBM(learned, log, settings, *others)
+            or module.LightGBM(learned, log, settings, *others)
         ),
     )  # fmt: skip
     dataset = made_up(n_queries, np.random.default_rng(SEED))

@@ -72,19 +72,6 @@ def imitate(
 
     `baseline` are scores by the current ranker, (n_items,), `scale` factors of the features,
     (n_features,). The seed chooses the pairs.
-
-    Examples
-    --------
-    >>> from countersample import simulate_clicks, synthetic
-    >>> from countersample.rankers.logging_policy import imitate
-    >>> data = synthetic("tiny", rng=0)
-    >>> scores = data.features @ [1.0, 0.0, -2.0, 0.5, 0.0]
-    >>> log = simulate_clicks(data, scores, n_clicks=1000, rng=0)
-    >>> imitation = imitate(data, log, baseline=scores)
-    >>> imitation.agreement > 0.95, imitation.source
-    (True, 'baseline')
-    >>> imitate(data, log).source
-    'clicks'
     """
     rng = np.random.default_rng(seed)
     position, source = _mean_positions(dataset, log, baseline)

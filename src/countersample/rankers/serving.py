@@ -2,7 +2,7 @@
 
 `rank_frame` ranks a data frame of any library, `rank_file` files that may be larger than memory,
 and `rank_dataset` a dataset in memory. All return or write the ids, ``score`` and ``rank`` of each
-row. With `top`, they keep the best rows of each query, the best first (`_best_rows`).
+row. With `top`, they keep the best rows of each query, the best first.
 """
 
 from __future__ import annotations
@@ -127,45 +127,58 @@ def _encode_ids(column: pa.ChunkedArray) -> tuple[Ints, list[Any]]:
     return codes, chunks[-1].dictionary.to_pylist()
 
 
-def _run_starts(column: pa.ChunkedArray) -> Ints:
-    """Return the first row of each run of equal ids, (n_runs,)."""
-    codes, _ = _encode_ids(column)
-    return np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
-
-
 def _number_items(offsets: Ints) -> Ints:
     """Return the number of each row within its query, from 0."""
     return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
 
 
-def _best_rows(ranks: Ints, query: Ints, top: int) -> Ints:
-    """Return the rows of the first `top` ranks, query by query, the best first."""
-    rows = np.flatnonzero(ranks <= top)
-    return rows[np.lexsort((ranks[rows], query[rows]))]
-
-
 # -- Tables in memory ------------------------------------------------------------------------------
+
+
+def rank_table(
+    serving: SavedScorer, columns: TableColumns, table: pa.Table, top: int | None = None
+) -> tuple[pa.Table, Ints]:
+    """Return ids, score and rank of the rows, which may be in any order, and which rows they are.
+
+    They keep their order. With `top`, they are the best rows of each query, the best first.
+    """
+    columns.check_ids(table)
+    codes, _ = _encode_ids(table[columns.query])
+    order, offsets, _ = group_rows(codes)
+    order = np.arange(len(codes)) if order is None else order
+    features = columns.encoder.transform(table)
+    serving.check_features(features)
+    scores = serving.scores(features[order], offsets)
+    ids = {name: table[name] for name in filter(None, (columns.query, columns.item))}
+    return _make_ranked(ids, scores, order, offsets, top)
 
 
 def rank_dataset(
     serving: SavedScorer, dataset: RankingDataset, target: Path, *, top: int | None = None
 ) -> int:
     """Score and rank the items of a dataset into a file; return the number of rows written."""
-    offsets, scores = dataset.offsets, serving.predict(dataset)
-    query = make_column(np.repeat(dataset.query_ids, dataset.query_sizes))
-    ids = {"query": query, "item": make_column(_number_items(offsets))}
+    ids = {"query": make_column(np.repeat(dataset.query_ids, dataset.query_sizes))}
+    scores, order = serving.predict(dataset), np.arange(dataset.n_items)
+    ranked, _ = _make_ranked(ids, scores, order, dataset.offsets, top)
     with atomic_path(target) as temporary:
-        return _write(iter([_make_ranked(ids, scores, offsets, top)]), temporary, target)
+        return _write(iter([ranked]), temporary, target)
 
 
-def _make_ranked(ids: dict[str, Any], scores: Floats, offsets: Ints, top: int | None) -> pa.Table:
-    """Return ids, score and rank of rows that are in the order of their queries."""
+def _make_ranked(
+    ids: dict[str, Any], scores: Floats, order: Ints, offsets: Ints, top: int | None
+) -> tuple[pa.Table, Ints]:
+    """Return the result of `rank_table`; `order` has the row of each score, query by query."""
     ranks = ranks_of(scores, offsets)
-    ranked = pa.table({**ids, "score": make_column(scores), "rank": make_column(ranks)})
+    arrays: dict[str, Any] = {NUMBER_COLUMN: _number_items(offsets)} if len(ids) == 1 else {}
+    arrays |= {"score": scores, "rank": ranks}
+    results = {name: make_column(restore_order(order, each)) for name, each in arrays.items()}
+    ranked = pa.table({**ids, **results})
     if top is None:
-        return ranked
+        return ranked, np.arange(len(order))
     query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    return ranked.take(make_column(_best_rows(ranks, query, top)))
+    best = np.flatnonzero(ranks <= top)
+    rows = order[best[np.lexsort((ranks[best], query[best]))]]
+    return ranked.take(make_column(rows)), rows
 
 
 def read_labelled(serving: SavedScorer, path: str | PathLike[str]) -> RankingDataset:
@@ -189,15 +202,6 @@ def read_labelled(serving: SavedScorer, path: str | PathLike[str]) -> RankingDat
         )
 
 
-def _score_table(
-    serving: SavedScorer, columns: TableColumns, table: pa.Table, order: Ints, offsets: Ints
-) -> Floats:
-    """Return the scores query by query; `order` lists the rows in that order."""
-    features = columns.encoder.transform(table)
-    serving.check_features(features)
-    return serving.scores(features[order], offsets)
-
-
 # -- Streams ---------------------------------------------------------------------------------------
 
 
@@ -214,29 +218,23 @@ def rank_batches(
     """
     seen: set[Any] = set()  # the ids of queries so far
     pending: list[pa.Table] = []  # rows of the last query, which may continue in the next batch
-    n_rows = n_queries = 0
+    n_rows = 0
 
     def rank_pending(parts: list[pa.Table]) -> pa.Table:
-        nonlocal n_rows, n_queries
+        nonlocal n_rows
         table = pa.concat_tables(parts, promote_options="permissive")
-        n_rows += len(table)
-        starts = _run_starts(table[columns.query])
-        queries = table[columns.query].take(make_column(starts)).to_pylist()
-        seen.update(queries)
-        n_queries += len(queries)
-        if len(seen) < n_queries:
+        codes, ids = _encode_ids(table[columns.query])
+        n_runs = 1 + np.count_nonzero(np.diff(codes))
+        if n_runs > len(ids) or not seen.isdisjoint(ids):
             raise SplitQueryError
-        offsets = np.append(starts, len(table))
+        seen.update(ids)
+        n_rows += len(table)
         try:
-            scores = _score_table(serving, columns, table, np.arange(len(table)), offsets)
+            return rank_table(serving, columns, table, top)[0]
         except DataError as error:
             raise DataError(
                 f"of rows {n_rows - len(table):,} to {n_rows - 1:,}: {error}"
             ) from error
-        numbers = make_column(_number_items(offsets))
-        items = numbers if columns.item is None else table[columns.item]
-        ids = {columns.query: table[columns.query], columns.item or NUMBER_COLUMN: items}
-        return _make_ranked(ids, scores, offsets, top)
 
     for batch in batches:
         if not batch.num_rows:
@@ -246,11 +244,13 @@ def rank_batches(
         if pending and pending[-1][columns.query][-1].as_py() != part[columns.query][0].as_py():
             yield rank_pending(pending)
             pending = []
-        last = int(_run_starts(part[columns.query])[-1])
-        if last:
+        codes, _ = _encode_ids(part[columns.query])
+        changes = np.flatnonzero(np.diff(codes))
+        if len(changes):
+            last = int(changes[-1]) + 1
             yield rank_pending([*pending, part.slice(0, last)])
-            pending = []
-        pending.append(part.slice(last))
+            pending, part = [], part.slice(last)
+        pending.append(part)
     if pending:
         yield rank_pending(pending)
 
@@ -393,44 +393,19 @@ def rank_frame(
     columns = TableColumns.find(serving, native.collect_schema().names(), query, item)
     if native.implementation.is_pyspark() or native.implementation.is_pyspark_connect():
         return _rank_spark(serving, columns, frame, top)
-    if isinstance(native, nw.DataFrame):
-        return _rank_eager(serving, columns, native, top).to_native()
-    ranked = _rank_eager(serving, columns, native.select(columns.names).collect(), top)
+    is_lazy = not isinstance(native, nw.DataFrame)
+    eager = native.select(columns.names).collect() if isinstance(native, nw.LazyFrame) else native
+    if not len(eager):
+        raise DataError("the data frame has no rows, expected at least one")
+    ranked, rows = rank_table(serving, columns, _to_arrow(eager, columns.names), top)
     if native.implementation.is_duckdb():
         import duckdb  # noqa: PLC0415 (heavy, only where used)
 
-        return duckdb.from_arrow(ranked.to_arrow())
-    return ranked.lazy().to_native()
-
-
-def _rank_eager(
-    serving: SavedScorer, columns: TableColumns, frame: nw.DataFrame[Any], top: int | None
-) -> nw.DataFrame[Any]:
-    """Rank a frame in memory, whatever the order of its rows, which they keep."""
-    if not len(frame):
-        raise DataError("the data frame has no rows, expected at least one")
-    table = _to_arrow(frame, columns.names)
-    columns.check_ids(table)
-    codes, _ = _encode_ids(table[columns.query])
-    order, offsets, _ = group_rows(codes)
-    rows = np.arange(len(codes)) if order is None else order
-    scores = _score_table(serving, columns, table, rows, offsets)
-    arrays: dict[str, Any] = {"score": scores, "rank": ranks_of(scores, offsets)}
-    if columns.item is None:
-        arrays = {NUMBER_COLUMN: _number_items(offsets), **arrays}
-    arrays = {name: restore_order(rows, each) for name, each in arrays.items()}
-    ids = frame.select(columns.query, *filter(None, [columns.item]))
-    series = [
-        nw.new_series(name, each, backend=frame.implementation) for name, each in arrays.items()
-    ]
-    if frame.implementation.is_pandas():  # beside the ids by place, not by any index
-        index = ids.to_native().index
-        natives = [each.to_native().set_axis(index) for each in series]
-        series = [nw.from_native(each, series_only=True) for each in natives]
-    ranked = ids.with_columns(*series)
-    if top is not None:
-        ranked = ranked[_best_rows(arrays["rank"], codes, top).tolist()]
-    return ranked
+        return duckdb.from_arrow(ranked)
+    result = nw.from_arrow(ranked, backend=eager.implementation)
+    if eager.implementation.is_pandas():
+        return result.to_native().set_axis(eager.to_native().index[rows])
+    return result.lazy().to_native() if is_lazy else result.to_native()
 
 
 def _to_arrow(frame: nw.DataFrame[Any], names: list[str]) -> pa.Table:

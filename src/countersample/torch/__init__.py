@@ -21,9 +21,9 @@ from countersample._environment import need
 
 if TYPE_CHECKING:
     from countersample.torch.data import ClickBatch, ClickDataset, click_loss, collate
+    from countersample.torch.networks import train_on_shards
     from countersample.torch.neural_ranker import NeuralRanker
     from countersample.torch.samplers import CounterSampler, ShardSampler
-    from countersample.torch.shards import train_on_shards
 
 __all__ = [
     "ClickBatch", "ClickDataset", "CounterSampler", "NeuralRanker", "ShardSampler", "click_loss",
@@ -31,7 +31,7 @@ __all__ = [
 ]  # fmt: skip
 _MODULES = {
     "CounterSampler": "samplers", "NeuralRanker": "neural_ranker", "ShardSampler": "samplers",
-    "train_on_shards": "shards",
+    "train_on_shards": "networks",
 }  # fmt: skip
 
 

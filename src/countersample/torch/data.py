@@ -151,18 +151,6 @@ def collate(batches: Sequence[ClickBatch] | ClickBatch) -> ClickBatch:
     """Return one batch, list after list, with weights m_i · share_j / n_lists.
 
     The ``collate_fn`` of a `DataLoader`. A batch of `ClickDataset.__getitems__` is returned as is.
-
-    Examples
-    --------
-    >>> from torch.utils.data import DataLoader
-    >>> from countersample import simulate_clicks, synthetic
-    >>> from countersample.torch import ClickDataset, CounterSampler, collate
-    >>> data = synthetic("tiny", rng=0)
-    >>> log = simulate_clicks(data, data.features[:, 0], 1000, rng=0)
-    >>> draws = CounterSampler(log, batch_size=16)
-    >>> batches = DataLoader(ClickDataset(data, log), batch_sampler=draws, collate_fn=collate)
-    >>> len(next(iter(batches)))
-    16
     """
     if isinstance(batches, ClickBatch):
         return batches

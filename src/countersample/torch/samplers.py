@@ -79,14 +79,6 @@ class BlockTable:
 
     The weights are not copied, so they must not change. Probabilities are exact to a relative
     10⁻¹², and compared with uniform numbers of 53 bits.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from countersample.torch.samplers import BlockTable
-    >>> table = BlockTable([1.0, 0.0, 3.0])
-    >>> np.bincount(table.sample(1000, np.random.default_rng(0)))
-    array([247,   0, 753])
     """
 
     def __init__(self, weights: ArrayLike) -> None:
