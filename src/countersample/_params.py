@@ -70,6 +70,8 @@ def number(
     >>> number("holdout", 0.2, above=0, most=0.5)
     0.2
     """
+    if _is(Real, value) and not isinstance(value, int):
+        value = float(value)  # a float32 cannot be compared with the largest float
     if _is(Real, value) and abs(value) <= float_info.max:
         is_high = (least is None or value >= least) and (above is None or value > above)
         is_low = (most is None or value <= most) and (below is None or value < below)
