@@ -2,8 +2,8 @@
 
     python tests/fuzz_files.py SECONDS [SEED]
 
-Rankers, propensities, click logs, grids and results folders are written,
-changed in one to three places and read again: bits and bytes anywhere, and values of JSON, TOML and
+Rankers, propensities, click logs and grids are written, changed in one to three places and read
+again: bits and bytes anywhere, and values of JSON, TOML and
 Parquet with the checksum made anew, so that what comes after the checksum is reached. Each has to
 be read and then give numbers within bounds, or be refused with one sentence. It runs in a process
 of its own: another exception, a crash, and an input that takes 300 seconds end it with the input
@@ -45,8 +45,7 @@ from countersample.propensity import (
 from countersample.rankers.files import load_scorer
 from countersample.rankers.task import WarmStart
 from countersample.study import grids
-from countersample.study.experiment import load_grid, plan, read_experiment
-from countersample.study.store import IDENTITY, Store
+from countersample.study.experiment import load_grid
 
 LONGEST = 300  # seconds that an input may take
 EVIL = [
@@ -348,31 +347,7 @@ def grid(rng, folder):
     return 0
 
 
-@cache
-def identities():
-    """Return what results folders say of themselves."""
-    return [
-        json.loads(json.dumps(plan([name], scale="smoke", datasets=["tiny"]).identity("again")))
-        for name in ("datasets", "position-bias", "toy", "optimizers")
-    ]
-
-
-def results_folder(rng, folder):
-    kept = rng.choice(identities())
-    (folder / IDENTITY).write_bytes(change_text(rng, as_json(kept), kept, as_json))
-    with contextlib.suppress(CounterSampleError):
-        store = Store(folder)
-        experiment = read_experiment(store.identity())
-        if len(experiment.grids) and sum(1 for g in experiment.grids for _ in g.blocks()) < 50:
-            for job in experiment.work().jobs.values():
-                assert folder in store.path(job).parents
-        store.merge(identities()[0])
-        assert all(Path(each.name).name == each.name for each in experiment.grids)
-        return 1
-    return 0
-
-
-KINDS = [ranker, ranker, propensities, click_log, grid, results_folder]
+KINDS = [ranker, ranker, propensities, click_log, grid]
 
 
 # -- running -------------------------------------------------------------------------------------
