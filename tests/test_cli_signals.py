@@ -56,32 +56,24 @@ main()
 """
 COMMANDS = {
     "data make": "data make tiny made.txt --queries 20",
-    "data convert": "data convert data.txt made.parquet",
     "simulate": "simulate data.txt -o made.parquet --clicks 300",
     "train": "train data.txt clicks.parquet -o made.json --no-evaluation --steps 9",
-    "evaluate": "evaluate ranker.json data.txt",
-    "rank": "rank ranker.json data.txt -o made.txt",
     "log check": "log check raw.parquet",
     "log sample": "log sample raw.parquet --queries 5 -o made.parquet",
     "fit": "fit raw.parquet --features data.txt -o made.json",
     "demo": "demo --out made",
-    "reproduce": "reproduce optimizers --scale smoke --out made",
 }
-WRITE = ("data make", "data convert", "simulate", "train", "rank", "log sample")
+WRITE = ("data make", "simulate", "train", "log sample")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """What the commands read."""
-    from countersample import CounterSampleRanker
-
     folder = tmp_path_factory.mktemp("signals")
     dataset = synthetic("tiny", n_queries=30, rng=0)
     save_letor(dataset, folder / "data.txt")
     log = simulate_clicks(dataset, dataset.features[:, 0], 300, rng=0)
     log.save(folder / "clicks.parquet")
-    ranker = CounterSampleRanker(learning_rate=0.1, steps=10, random_state=0)
-    ranker.fit_log(dataset, log).save(folder / "ranker.json")
     shown = simulate_impressions(dataset, Shuffled(dataset.features[:, 0]), 400, rng=0)
     parquet.write_table(shown, folder / "raw.parquet")
     return folder
@@ -106,22 +98,18 @@ def check(folder, command, number, event, said):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-def test_while_modules_are_imported(folder, command):
-    check(folder, command, signal.SIGINT, "cyclopts", "interrupted")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["simulate", "fit", "evaluate", "demo"])
-@pytest.mark.parametrize("module", ["numpy.linalg", "countersample._environment"])
-def test_while_what_a_command_needs_is_imported(folder, command, module):
-    check(folder, command, signal.SIGINT, module, "interrupted")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", WRITE)
-def test_when_a_file_is_written_and_has_not_its_name_yet(folder, command):
-    check(folder, command, signal.SIGINT, "written", "interrupted")
+@pytest.mark.parametrize(
+    ("command", "event"),
+    [
+        ("data make", "cyclopts"),
+        ("simulate", "numpy.linalg"),
+        ("fit", "countersample._environment"),
+        ("demo", "numpy.linalg"),
+        *((command, "written") for command in WRITE),
+    ],
+)
+def test_at_an_import_or_before_a_file_has_its_name(folder, command, event):
+    check(folder, command, signal.SIGINT, event, "interrupted")
 
 
 @pytest.mark.slow
@@ -153,20 +141,6 @@ def test_at_the_end_it_is_too_late():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("countersample 0.")
-
-
-def test_next_to_nothing_comes_before_signals_are_watched_for():
-    """Neither cyclopts nor typing: milliseconds after the first line of the package."""
-    code = (
-        "import sys, signal\n"
-        "before = set(sys.modules)\n"
-        "signal.signal = lambda *_: print(sorted(set(sys.modules) - before)) or sys.exit()\n"
-        "from countersample.cli import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-I", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n"
-                           + code], capture_output=True, text=True, check=True)  # fmt: skip
-    heavy = {"typing", "cyclopts", "re", "pathlib", "numpy", "countersample.cli.app"}
-    assert not heavy & set(eval(done.stdout))  # noqa: S307 (our own list)
 
 
 # -- in a library, which sets no handler of signals: compiled code is safe by itself

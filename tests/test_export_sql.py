@@ -25,7 +25,7 @@ from made_rankers import (
 )
 
 from countersample.data.encoder import EncodedColumn, FeatureEncoder
-from countersample.data.preprocessing import TRANSFORMS
+from countersample.data.preprocessing import TRANSFORMS, Normalizer
 from countersample.errors import ParameterError
 from countersample.export import export
 from countersample.export.sql_dialects import DIALECTS
@@ -211,6 +211,25 @@ class TestScores:
         ranker = ranker_of("boosted", scorer, names=names)
         found = database.score(a_table(rows, names), written(ranker, dialect, tmp_path))
         assert_same("boosted", numbers(found["score"]), predict(ranker, rows))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("kind", ["linear", "boosted"])
+    def test_of_wide_tables(self, kind, dialect, database, rng, tmp_path):
+        """PostgreSQL has at most 1,600 columns in a table, and 1,664 in any step."""
+        if dialect not in {"duckdb", "postgres"}:
+            pytest.skip("others have no such limit, and take long to read so long a view")
+        names = [f"f{index}" for index in range(1500 if kind == "linear" else 750)]
+        rows = rng.random((5, len(names)), np.float32)
+        shape = {"shift": (0.1,) * len(names), "scale": (2.0,) * len(names)}
+        scorer = LinearScorer(rng.standard_normal(len(names)))
+        if kind == "boosted":
+            trees = some_trees(rng, [[0.5]] * len(names), n_trees=3, depth=2)
+            scorer = replace(trees, base=scorer.weights)
+        normalizer = Normalizer("standard", len(names), **shape)
+        ranker = ranker_of(kind, scorer, names=names, normalizer=normalizer)
+        view = written(ranker, dialect, tmp_path)
+        found = database.score(a_table(rows, names), view)
+        assert_same("linear", numbers(found["score"]), predict(ranker, rows))
 
     def test_of_the_deepest_tree(self, dialect, database, tmp_path):
         ranker = ranker_of("boosted", a_chain(100), names=("a",))

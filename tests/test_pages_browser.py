@@ -17,7 +17,7 @@ def address(tmp_path_factory):
     header = ["method", *(f"a long column {k}" for k in range(8))]
     wide = pages.table(header, [["CounterSample by query", *["1,234.5"] * 8]] * 3, caption="Wide")
     narrow = pages.table(["method", "nDCG"], [["IPS-SGD", "0.7"]], caption="Narrow")
-    facts = pages.facts([("fingerprint", "0123456789abcdef" * 8)])
+    facts = pages.render_part("facts", [("fingerprint", "0123456789abcdef" * 8)])
     cards = [
         pages.render_part("card", "Facts", content=[facts]),
         pages.render_part(

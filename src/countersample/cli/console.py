@@ -1,6 +1,6 @@
 """What commands print: results to standard output, messages and the job log to standard error.
 
-By default a message is a line that begins with ``countersample:``. With ``--log-format`` or
+A command returns an `Output`: text, and values for ``--json``. With ``--log-format`` or
 ``--log-level`` the package's log is written to standard error, as text or as one JSON object per
 line; with JSON, messages are such lines, too.
 """
@@ -10,49 +10,62 @@ from __future__ import annotations
 import json
 import logging
 import math
+import shlex
 import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from countersample import _progress
 from countersample._progress import get_logger, printable
-from countersample.cli import process
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 logger = get_logger("countersample.cli")
 _RECORD_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
-def show(*texts: str) -> None:
-    """Print texts to standard output, one below the other."""
-    for text in texts:
-        sys.stdout.write(printable(text) + "\n")
+@dataclass(frozen=True)
+class Output:
+    """The result of a command: text, values for JSON or a function of them, and the exit code."""
 
+    text: str
+    values: Any
+    code: int = 0
 
-def show_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Print a value as JSON, with escapes if the encoding of the output lacks a character."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:
-        text = json.dumps(value, indent=2)
-    show(text)
+    @classmethod
+    def of(cls, result: Any, closing: str = "", code: int = 0, **entries: Any) -> Output:  # noqa: ANN401
+        """Return the summary of a result and a closing line; its values, after more `entries`."""
+        text = "\n".join(filter(None, [result.summary(), closing]))
+        return cls(text, lambda: {**entries, **result.to_dict()}, code)
 
-
-def show_result(result: Any, closing: str = "", *, json: bool, **entries: Any) -> None:  # noqa: ANN401
-    """Print the summary of a result and a closing line, or with `json` its values and `entries`."""
-    if json:
-        show_json({**entries, **result.to_dict()})
-    else:
-        show(*filter(None, [result.summary(), closing]))
+    def show(self, *, as_json: bool) -> None:
+        """Print the text, or the values as JSON, with escapes if the output is not in UTF-8."""
+        text = self.text
+        if as_json:
+            values = self.values() if callable(self.values) else self.values
+            encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+            text = json.dumps(values, indent=2, ensure_ascii=encoding.lower() != "utf-8")
+        print(printable(text))  # noqa: T201 (this is the output)
 
 
 def note(text: str) -> None:
-    """Print a note beside the results, to standard error."""
-    process.write_error_line(text)
+    """Print a note beside the results, to standard error, if it has a reader."""
+    with suppress(OSError):
+        print(printable(text), file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
+
+
+def note_files(data: Path | str, fold: int | None) -> None:
+    """Print which fold of a folder is read, and which of its files are not."""
+    from countersample.data.labelled_files import layout_of
+
+    layout = layout_of(data)
+    for text in [] if layout is None else layout.notes(fold):
+        note(f"countersample: {text}")
 
 
 def report(text: str, *, level: str) -> None:
@@ -61,6 +74,11 @@ def report(text: str, *, level: str) -> None:
         logger.log(getattr(logging, level.upper()), "%s", text)
     else:
         note(f"countersample: {text}")
+
+
+def command_line() -> str:
+    """Return the command as it was typed, for reports."""
+    return shlex.join(["countersample", *sys.argv[1:]])
 
 
 # -- the job log ---------------------------------------------------------------------------------
@@ -72,7 +90,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         entry: dict[str, Any] = {
-            "time": _time(record),
+            "time": datetime.fromtimestamp(record.created, UTC).strftime(_TIME),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -81,38 +99,26 @@ class JsonLines(logging.Formatter):
             if name not in _RECORD_FIELDS:  # JSON has no number that is not finite
                 is_number = not isinstance(value, float) or math.isfinite(value)
                 entry[name] = value if is_number else None
-        if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str)
-
-
-class TextLines(logging.Formatter):
-    """One line of text: time, level, logger and message."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        line = f"{_time(record)} {record.levelname.lower()} {record.name}: {record.getMessage()}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class _StandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        process.write_error_line(self.format(record))
+        note(self.format(record))
 
 
 def configure_log(log_format: str | None, log_level: str | None) -> None:
     """Write the package's log to standard error; without a format and a level, do not."""
     root = logging.getLogger("countersample")
-    for handler in list(root.handlers):
-        if isinstance(handler, _StandardError):
-            root.removeHandler(handler)
+    root.handlers = [each for each in root.handlers if not isinstance(each, _StandardError)]
     is_on = log_format is not None or log_level is not None
     _progress.log_it(is_on)
-    process.format_line = _format_last_error if log_format == "json" else str
     root.setLevel((log_level or "info").upper() if is_on else logging.NOTSET)
     if is_on:
+        lines = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", _TIME)
+        lines.converter = time.gmtime
         handler = _StandardError()
-        handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
+        handler.setFormatter(JsonLines() if log_format == "json" else lines)
         root.addHandler(handler)
 
 
@@ -120,26 +126,3 @@ def is_json() -> bool:
     """Return whether standard error has JSON lines, and nothing else."""
     handlers = logging.getLogger("countersample").handlers
     return any(isinstance(each.formatter, JsonLines) for each in handlers)
-
-
-def requests_json(arguments: list[str]) -> bool:
-    """Return whether arguments, which may be wrong, ask for JSON lines.
-
-    >>> requests_json(["--log-format", "json", "fit"]), requests_json(["--log-format=json"])
-    (True, True)
-    """
-    is_next = ("--log-format", "json") in pairwise(arguments)
-    return is_next or "--log-format=json" in arguments
-
-
-def _format_last_error(text: str) -> str:
-    """Return the JSON line of an error; without a lock, as a signal may come at any time."""
-    message = text.removeprefix("countersample: ")
-    return JsonLines().format(
-        logging.LogRecord(logger.name, logging.ERROR, "", 0, message, None, None)
-    )
-
-
-def _time(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -8,9 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from countersample._files import check_writable
-from countersample.cli import console
 from countersample.cli import parameters as p
-from countersample.cli.app import command_line
+from countersample.cli.console import Output, command_line
 from countersample.errors import ParameterError
 from countersample.options import (  # noqa: TC001 (cyclopts reads them)
     EvaluationOptions,
@@ -21,6 +20,10 @@ from countersample.options import (  # noqa: TC001 (cyclopts reads them)
 )
 
 LOGGED = "logged"  # the name of the logging policy
+NOT_BETTER, WORSE = 3, 4  # exit codes of --fail-unless-better
+
+_unless = "Exit with 3 if nothing is shown to be better, with 4 if it is worse."
+FailUnlessBetter = Annotated[bool, Parameter(group=p.OUTPUT, help=_unless)]
 
 
 def fit(
@@ -30,8 +33,7 @@ def fit(
     out: p.Out,
     report: p.Report = None,
     show_ids: Annotated[bool, Parameter(group=p.OUTPUT)] = False,
-    fail_unless_better: p.FailUnlessBetter = False,
-    json: p.Json = False,
+    fail_unless_better: FailUnlessBetter = False,
     features: p.Features = None,
     half_life: Annotated[str | None, Parameter(group=p.RANKER)] = None,
     log_options: LogOptions = p.LOG_OPTIONS,
@@ -40,22 +42,15 @@ def fit(
     ranker: RankerOptions = p.RANKER_OPTIONS,
     evaluation: EvaluationOptions = p.EVALUATION_OPTIONS,
     seed: p.Seed = 0,
-) -> int | None:
-    """Train a ranker from a raw log, and estimate its gain over your current ranker.
+) -> Output:
+    """Train a ranker from a raw log, and estimate its gain.
 
-    Parameters
-    ----------
-    log
-        The log: Parquet, CSV, TSV or JSON lines (a file, a folder, a 'glob*'), or a folder with
-        ubi_queries and ubi_events.
-    out
-        The ranker to write (.json).
-    report
-        The page to write; beside the ranker by default.
-    show_ids
-        Show ids of queries and items on the page.
-    half_life
-        The time after which a day counts half in training, such as 14d.
+    :param log: The log: Parquet, CSV, TSV or JSON lines (a file, a folder, a 'glob*'), or a folder
+        with ubi_queries and ubi_events.
+    :param out: The ranker to write (.json).
+    :param report: The page to write; beside the ranker by default.
+    :param show_ids: Show ids of queries and items on the page.
+    :param half_life: The time after which a day counts half in training, such as 14d.
     """
     from countersample._progress import share_progress
     from countersample.fitting import fit_from_impressions, write_page
@@ -86,36 +81,30 @@ def fit(
     names = [Path(path).name for path in sources if path is not None]
     result.ranker.provenance_["data"] = ", ".join(names or [Path(log).name])
     result.ranker.save(out)
-    closing = f"The ranker is in {out}; the report is in {page}"
-    console.show_result(result, closing, json=json, out=str(out), report=str(page))
+    code = 0
     if fail_unless_better and not result.is_better:
-        return p.WORSE if result.is_worse else p.NOT_BETTER
-    return None
+        code = WORSE if result.is_worse else NOT_BETTER
+    closing = f"The ranker is in {out}; the report is in {page}"
+    return Output.of(result, closing, code, out=str(out), report=str(page))
 
 
 def compare(
     *rankers: str,
     log: Annotated[str, Parameter(group=p.LOG)],
     reference: str = LOGGED,
-    fail_unless_better: p.FailUnlessBetter = False,
-    json: p.Json = False,
+    fail_unless_better: FailUnlessBetter = False,
     features: p.Features = None,
     log_options: LogOptions = p.LOG_OPTIONS,
     feature_options: FeatureOptions = p.FEATURE_OPTIONS,
     propensities: PropensityOptions = p.PROPENSITY_OPTIONS,
     evaluation: EvaluationOptions = p.EVALUATION_OPTIONS,
     seed: p.Seed = 0,
-) -> int | None:
-    """Estimate the values of one or more rankers, and compare them with your current ranker.
+) -> Output:
+    """Estimate the values of rankers, and compare them.
 
-    Parameters
-    ----------
-    rankers
-        Rankers that fit or train wrote; 'logged' is your current ranker.
-    log
-        A log that none of them was trained on, in any form that fit reads.
-    reference
-        The ranker that all others are compared with; your current ranker by default.
+    :param rankers: Rankers that fit or train wrote; 'logged' is your current ranker.
+    :param log: A log that none of them was trained on, in any form that fit reads.
+    :param reference: The ranker that all others are compared with; your current ranker by default.
     """
     from countersample._progress import share_progress
     from countersample.fitting import compare_from_impressions
@@ -136,8 +125,7 @@ def compare(
     closing = ""
     if reference == LOGGED and len(candidates.keys() - {LOGGED}) > 1:
         closing = "To compare the rankers with each other, give one of them as --reference"
-    console.show_result(result, closing, json=json)
-    verdicts = set(result.verdicts.values())
+    verdicts, code = set(result.verdicts.values()), 0
     if fail_unless_better and "better" not in verdicts:
-        return p.WORSE if verdicts == {"worse"} else p.NOT_BETTER
-    return None
+        code = WORSE if verdicts == {"worse"} else NOT_BETTER
+    return Output.of(result, closing, code)

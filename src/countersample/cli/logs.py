@@ -1,4 +1,4 @@
-"""``countersample log``, ``propensity`` and ``judgements``: what a raw log says."""
+"""``countersample log``, ``propensity`` and ``judgements``: what a raw log supports."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from cyclopts import Parameter
 
 from countersample import _text
 from countersample._files import check_writable
-from countersample.cli import console
 from countersample.cli import parameters as p
-from countersample.cli.app import command_line
+from countersample.cli.console import Output, command_line
 from countersample.errors import DataError, ParameterError
 from countersample.options import CONFIDENCE, LogOptions, PropensityOptions
 
 if TYPE_CHECKING:
     from countersample.clicks import ClickLog
 
-MIN_EXPOSURE = 10.0
+DRIFT = 3  # the exit code of log check --against
 
 
 def check(
@@ -32,29 +31,21 @@ def check(
     randomized: Annotated[str | None, Parameter(group=p.BIAS)] = None,
     plot: p.Plot = None,
     report: p.Report = None,
-    json: p.Json = False,
     log_options: LogOptions = p.LOG_OPTIONS,
-) -> int | None:
-    """Validate and describe a raw log, or a click log, and list what can be estimated from it.
+) -> Output:
+    """Validate and describe a log, or compare it with another.
 
-    Parameters
-    ----------
-    log
-        The log, in any form that fit reads, or a click log that simulate wrote.
-    against
-        An earlier log: report what changed since, and exit with 3 if anything did.
-    features_before
-        With --against: the features of the earlier log's items, if they differ.
-    randomized
-        The policy whose results were shuffled.
-    report
-        With --against: write what changed as a page (.html).
+    :param log: The log, in any form that fit reads, or a click log that simulate wrote.
+    :param against: An earlier log: report what changed since, and exit with 3 if anything did.
+    :param features_before: With --against: the features of the earlier log's items, if they differ.
+    :param randomized: The policy whose results were shuffled.
+    :param report: With --against: write what changed as a page (.html).
     """
     if against is not None:
-        _reject({"--plot": plot, "--randomized": randomized}, "for a log alone, not for --against")
         from countersample.fitting import write_drift_page
         from countersample.fitting.drift import find_drift_in_files
 
+        _reject({"--plot": plot, "--randomized": randomized}, "for a log alone, not for --against")
         if report is not None:
             check_writable(report)
         drift = find_drift_in_files(
@@ -63,8 +54,7 @@ def check(
         if report is not None:
             write_drift_page(report, drift, command=command_line())
         closing = "" if report is None else f"The page is in {report}"
-        console.show_result(drift, closing, json=json)
-        return p.DRIFT if drift.is_drift else None
+        return Output.of(drift, closing, DRIFT if drift.is_drift else 0)
     _reject(
         {"--features": features, "--features-before": features_before, "--report": report},
         "for comparing two logs: name the other with --against, or leave it out",
@@ -73,26 +63,22 @@ def check(
     if clicks is not None:
         from countersample.clicks import diagnose
 
-        console.show_result(diagnose(clicks), json=json)
-        return None
+        return Output.of(diagnose(clicks))
     from countersample.logs import read_impressions
     from countersample.propensity.estimation import summarize_support, support_of_log
 
     with read_impressions(log, log_options) as impressions:
         result = impressions.check(randomized=randomized)
         supports = support_of_log(impressions, result, declared=randomized is not None).values()
-    if plot is not None:
-        result.draw(plot)
-    if json:
-        console.show_json({**result.to_dict(), "propensities": [asdict(each) for each in supports]})
-        return None
-    console.show(
+    texts = [
         result.summary(), summarize_support(supports, result.shuffled),
         *_text.warning_paragraphs(result.warnings),
-    )  # fmt: skip
+    ]  # fmt: skip
     if plot is not None:
-        console.show(f"The click rates are drawn in {plot}")
-    return None
+        result.draw(plot)
+        texts.append(f"The click rates are drawn in {plot}")
+    values = {**result.to_dict(), "propensities": [asdict(each) for each in supports]}
+    return Output("\n".join(texts), values)
 
 
 def _reject(options: dict[str, object], reason: str) -> None:
@@ -121,15 +107,11 @@ def sample(
     out: p.Out,
     log_options: LogOptions = p.LOG_OPTIONS,
     seed: p.Seed = 0,
-) -> None:
-    """Write all rows of some queries, drawn at random: click weights stay as they are.
+) -> Output:
+    """Write all rows of some queries, drawn at random.
 
-    Parameters
-    ----------
-    queries
-        The number of queries.
-    out
-        The log to write (.parquet).
+    :param queries: The number of queries.
+    :param out: The log to write (.parquet).
     """
     from countersample.logs import read_impressions
 
@@ -138,7 +120,8 @@ def sample(
     check_writable(out)
     with read_impressions(log, log_options) as impressions:
         n_rows = impressions.sample_queries(queries, seed=seed).write(out)
-    console.show(f"{n_rows:,} rows, all of at most {queries:,} queries, are in {out}")
+    text = f"{n_rows:,} rows, all of at most {queries:,} queries, are in {out}"
+    return Output(text, {"out": str(out), "rows": n_rows})
 
 
 def count(
@@ -149,23 +132,15 @@ def count(
     day: str | None = None,
     replace_days: Annotated[bool, Parameter(name="--replace")] = False,
     missing: Literal["error", "skip"] = "error",
-    json: p.Json = False,
     log_options: LogOptions = p.LOG_OPTIONS,
-) -> None:
-    """Aggregate a log by day: Parquet that every command reads as a log.
+) -> Output:
+    """Aggregate a log by day, to Parquet that every command reads.
 
-    Parameters
-    ----------
-    log
-        The log of a day, or of several days.
-    out
-        The folder of the aggregated log, with one folder per day.
-    day
-        The day of a log without timestamps: 2026-03-31.
-    replace_days
-        Replace days that exist.
-    missing
-        Rows that are impossible: raise an error, or skip them.
+    :param log: The log of a day, or of several days.
+    :param out: The folder of the aggregated log, with one folder per day.
+    :param day: The day of a log without timestamps: 2026-03-31.
+    :param replace_days: Replace days that exist.
+    :param missing: Rows that are impossible: raise an error, or skip them.
     """
     from countersample.logs import count_days, read_impressions
     from countersample.logs.aggregated import summarize_days
@@ -174,11 +149,9 @@ def count(
         days = count_days(
             impressions, out, day=day, replace=replace_days, skip_impossible=missing == "skip"
         )
-    if json:
-        rows = [{**asdict(each), "day": str(each.day)} for each in days]
-        console.show_json({"out": str(out), "days": rows})
-    else:
-        console.show(summarize_days(days), f"The aggregated log is in {out}")
+    rows = [{**asdict(each), "day": str(each.day)} for each in days]
+    text = f"{summarize_days(days)}\nThe aggregated log is in {out}"
+    return Output(text, {"out": str(out), "days": rows})
 
 
 def propensity(
@@ -187,21 +160,15 @@ def propensity(
     *,
     out: p.OptionalOut = None,
     plot: p.Plot = None,
-    json: p.Json = False,
     features: p.Features = None,
     propensities: PropensityOptions = p.PROPENSITY_OPTIONS,
-    confidence: float = CONFIDENCE,
+    confidence: p.Confidence = CONFIDENCE,
     log_options: LogOptions = p.LOG_OPTIONS,
     seed: p.Seed = 0,
-) -> None:
-    """Estimate position bias, and compare all estimators that the log supports.
+) -> Output:
+    """Estimate position bias with all estimators that the log supports.
 
-    Parameters
-    ----------
-    out
-        Save the propensities (.json), which fit --propensities reads.
-    confidence
-        The confidence level of the intervals.
+    :param out: Save the propensities (.json), which fit --propensities reads.
     """
     import numpy as np
 
@@ -222,20 +189,16 @@ def propensity(
     estimate = source.trust or source.contexts or source.curve
     if estimate is None or not propensities.is_estimated:
         raise DataError(f"{log}: its propensities are {source.source}, and nothing was estimated")
-    if out is not None:
-        estimate.save(out)
+    warnings = [*check.warnings, *source.warnings]
+    texts = [source.summary(), *_text.warning_paragraphs(warnings)]
     if plot is not None:
         source.draw(plot)
-    warnings = [*check.warnings, *source.warnings]
-    if json:
-        target = None if out is None else str(out)
-        console.show_json({"out": target, **source.to_dict(), "warnings": warnings})
-        return
-    console.show(source.summary(), *_text.warning_paragraphs(warnings))
     if out is not None:
-        console.show(
-            f"The propensities are in {out}; use them with: countersample fit --propensities {out}"
-        )
+        estimate.save(out)
+        command = f"countersample fit --propensities {out}"
+        texts.append(f"The propensities are in {out}; use them with: {command}")
+    target = None if out is None else str(out)
+    return Output("\n".join(texts), {"out": target, **source.to_dict(), "warnings": warnings})
 
 
 def judgements(
@@ -246,30 +209,21 @@ def judgements(
     to: Annotated[
         Literal["table", "quepid", "opensearch", "qrels"], Parameter(group=p.OUTPUT)
     ] = "table",
-    json: p.Json = False,
     grades: p.Numbers = (),
-    min_exposure: float = MIN_EXPOSURE,
-    confidence: float = CONFIDENCE,
+    min_exposure: float = 10.0,
+    confidence: p.Confidence = CONFIDENCE,
     features: p.Features = None,
     propensities: PropensityOptions = p.PROPENSITY_OPTIONS,
     log_options: LogOptions = p.LOG_OPTIONS,
     seed: p.Seed = 0,
-) -> None:
-    """Estimate how relevant each item is to its query, with intervals, and grade it.
+) -> Output:
+    """Estimate how relevant items are to their queries, and grade them.
 
-    Parameters
-    ----------
-    out
-        The judgements to write.
-    to
-        The format: all columns (.parquet or .csv), or the one of another tool.
-    grades
-        The lowest relevance of grade 1, 2, …: 0.05,0.1,0.3. By default odds of ½, 1 and 2 times
-        those of the mean.
-    min_exposure
-        Leave out items that were examined less often than this, as is expected.
-    confidence
-        The confidence level of the intervals.
+    :param out: The judgements to write.
+    :param to: The format: all columns (.parquet or .csv), or the one of another tool.
+    :param grades: The lowest relevance of grade 1, 2, …: 0.05,0.1,0.3. By default odds of ½, 1 and
+        2 times those of the mean.
+    :param min_exposure: Leave out items that were examined less often than this, as is expected.
     """
     from countersample.fitting import judgements_from_impressions
     from countersample.fitting.judgements import check_table_name
@@ -286,4 +240,4 @@ def judgements(
             min_exposure=min_exposure, grades=grades or None, seed=seed,
         )  # fmt: skip
     result.write(out, to=to)
-    console.show_result(result, f"The judgements are in {out}", json=json, out=str(out), to=to)
+    return Output.of(result, f"The judgements are in {out}", out=str(out), to=to)

@@ -1,8 +1,8 @@
-"""``countersample train``, ``evaluate``, ``rank`` and ``export``: trained, measured, applied."""
+"""``countersample train``, ``evaluate``, ``rank`` and ``export``."""
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 (cyclopts reads it)
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -10,13 +10,13 @@ from cyclopts.validators import Number
 
 from countersample import _text
 from countersample._files import check_writable
-from countersample.cli import console
 from countersample.cli import parameters as p
-from countersample.cli.app import note_files
+from countersample.cli.console import Output, note_files
 from countersample.errors import ParameterError
 from countersample.options import ExportOptions, RankerOptions  # noqa: TC001 (cyclopts reads them)
 
 METRICS = ("ndcg@10", "ndcg@5", "precision@10", "mrr")
+RankerFile = Annotated[Path, Parameter(help="A ranker that fit or train wrote.")]
 
 
 def train(
@@ -33,22 +33,14 @@ def train(
     fold: p.Fold = None,
     cache: p.Cache = None,
     seed: p.Seed = 0,
-    json: p.Json = False,
-) -> None:
-    """Train a ranker on a click log: linear, neural or boosted trees.
+) -> Output:
+    """Train a ranker on a click log of labelled data.
 
-    Parameters
-    ----------
-    log
-        A click log of that data (.parquet).
-    out
-        The ranker to write.
-    include
-        The features to use: price,sales (for LETOR text, their numbers). All by default.
-    exclude
-        The features to leave out: title,ctr (for LETOR text, their numbers).
-    evaluation
-        Estimate the gain over the logging policy: trains once more per held-out fold.
+    :param log: A click log of that data (.parquet).
+    :param out: The ranker to write.
+    :param include: The features to use: price,sales (for LETOR text, their numbers).
+    :param exclude: The features to leave out: title,ctr (for LETOR text, their numbers).
+    :param evaluation: Estimate the gain over the logging policy: trains once more per fold.
     """
     from countersample import ClickLog
     from countersample._progress import share_progress
@@ -61,22 +53,16 @@ def train(
     check_writable(out)
     ranker = make_ranker(options, seed=seed)
     note_files(data, fold)
-    n_bits = p.parse_bits(bits)
     uses_all = not include and not exclude  # "auto" looks only at the features that are used
-    whole = load_train(
-        data, fold=fold, bits=n_bits if uses_all else None, cache=cache, progress=True
-    )
+    whole = load_train(data, fold=fold, bits=bits if uses_all else None, cache=cache, progress=True)
     dataset = whole.select_features(include or None, drop=exclude or None)
     clicks = ClickLog.load(log, whole).replace(fingerprint=dataset.fingerprint)
-    if n_bits is not None and not uses_all:
-        dataset = dataset.compact(n_bits)
+    if bits is not None and not uses_all:
+        dataset = dataset.compact(bits)
     with share_progress(f"training {out.name}") as progress:
         ranker.fit_log(dataset, clicks, progress=progress)
-    ranker.provenance_ |= {
-        "data": data.resolve().name,
-        "log": {"file": log.name},
-        "propensities": "as in the log",
-    }
+    ranker.provenance_ |= {"data": data.resolve().name, "log": {"file": log.name}}
+    ranker.provenance_["propensities"] = "as in the log"
     result = TrainedRanker(ranker, clicks.n_clicks)
     if evaluation:
         with share_progress(f"evaluating {out.name}") as progress:
@@ -84,11 +70,11 @@ def train(
         ranker.provenance_ |= result.provenance
     ranker.save(out)
     closing = f"The ranker is in {out}; measure it with: countersample evaluate {out} DATA"
-    console.show_result(result, closing, json=json, out=str(out))
+    return Output.of(result, closing, out=str(out))
 
 
 def evaluate(
-    ranker: p.RankerFile,
+    ranker: RankerFile,
     data: p.Data,
     /,
     *,
@@ -96,16 +82,11 @@ def evaluate(
     no_relevant: Literal["skip", "zero", "one"] = "skip",
     fold: p.Fold = None,
     cache: p.Cache = None,
-    json: p.Json = False,
-) -> None:
+) -> Output:
     """Measure a ranker on labelled data.
 
-    Parameters
-    ----------
-    metrics
-        Metrics by name.
-    no_relevant
-        The score of a query without relevant items.
+    :param metrics: Metrics by name.
+    :param no_relevant: The score of a query without relevant items.
     """
     from countersample import evaluate as evaluate_scores
     from countersample.data.labelled_files import load
@@ -124,15 +105,12 @@ def evaluate(
         part: evaluate_scores(scorer.predict(dataset), dataset, names, no_relevant=no_relevant)
         for part, dataset in parts.items()
     }
-    if json:
-        console.show_json(results)
-        return
     rows = [[part, *(f"{means[name]:.4f}" for name in names)] for part, means in results.items()]
-    console.show(_text.table(["data", *names], rows))
+    return Output(_text.table(["data", *names], rows), results)
 
 
 def rank(
-    ranker: p.RankerFile,
+    ranker: RankerFile,
     data: str,
     /,
     *,
@@ -141,21 +119,16 @@ def rank(
     top: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     fold: p.Fold = None,
     cache: p.Cache = None,
-    json: p.Json = False,
-) -> None:
-    """Score the items of a file: one row per item, with query, item, score and rank.
+) -> Output:
+    """Score the items of a file.
 
-    Parameters
-    ----------
-    data
-        A table with the ranker's features (Parquet, CSV, TSV, JSON lines: a file, a folder, a
-        'glob*'), LETOR text, or a dataset folder.
-    out
-        The file to write: .parquet, .csv, .jsonl, or text with tabs.
-    columns
-        Your names of the id columns: query_id=q,item_id=doc. Other columns of a log are ignored.
-    top
-        Write only this many items per query, the best first.
+    The output has one row per item, with query, item, score and rank.
+
+    :param data: A table with the ranker's features (Parquet, CSV, TSV, JSON lines: a file, a
+        folder, a 'glob*'), LETOR text, or a dataset folder.
+    :param out: The file to write: .parquet, .csv, .jsonl, or text with tabs.
+    :param columns: Your names of the id columns: query_id=q,item_id=doc. Others are ignored.
+    :param top: Write only this many items per query, the best first.
     """
     from countersample.data.labelled_files import load_train
     from countersample.logs.columns import CANONICAL, IDS
@@ -173,35 +146,24 @@ def rank(
     ids = {name: theirs for name, theirs in (columns or {}).items() if name in IDS}
     if is_labelled_data(data):
         if ids:
-            raise ParameterError(
-                "--columns is for tables, and LETOR text has no names: leave it out"
-            )
+            raise ParameterError("--columns is for tables; LETOR text has no names: leave it out")
         note_files(data, fold)
         dataset = load_train(data, fold=fold, cache=cache, progress=True)
         n_rows = rank_dataset(scorer, dataset, out, top=top)
     elif fold is not None or cache is not None:
         raise ParameterError(f"{data} is a table: leave out --fold and --cache, of LETOR text")
     else:
-        n_rows = rank_file(
-            scorer, data, out, query=ids.get("query_id"), item=ids.get("item_id"), top=top
-        )
-    if json:
-        console.show_json({"out": str(out), "rows": n_rows})
-    else:
-        console.show(f"{n_rows:,} scores are in {out}")
+        query, item = ids.get("query_id"), ids.get("item_id")
+        n_rows = rank_file(scorer, data, out, query=query, item=item, top=top)
+    return Output(f"{n_rows:,} scores are in {out}", {"out": str(out), "rows": n_rows})
 
 
-def export(
-    ranker: p.RankerFile, /, *, out: p.Out, options: ExportOptions, json: p.Json = False
-) -> None:
-    """Write a ranker for ONNX, Elasticsearch, OpenSearch, Solr or SQL, and its model card.
+def export(ranker: RankerFile, /, *, out: p.Out, options: ExportOptions) -> Output:
+    """Write a ranker for another system, and its model card.
 
-    Parameters
-    ----------
-    out
-        The model to write; its card is beside it.
+    :param out: The model to write; its card is beside it.
     """
     from countersample.export import export as write_export
     from countersample.rankers import load_ranker
 
-    console.show_result(write_export(load_ranker(ranker), out, options), json=json)
+    return Output.of(write_export(load_ranker(ranker), out, options))

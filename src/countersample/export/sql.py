@@ -56,11 +56,11 @@ def translate(
     rows = Rows(to, to.path(table, option="table"))
     _check_columns(_table_columns(spec), to, query)
     score = _score(spec, rows, None if query is None else to.name(query))
-    columns = {to.name(SCORE): score}
+    name = rows.add("score", {0: score})[0]
+    columns = {to.name(SCORE): name}
     if query is not None:
-        name = rows.add("score", {0: score})[0]
         order = f"PARTITION BY t.{to.name(query)} ORDER BY {name} DESC NULLS LAST"
-        columns = {to.name(SCORE): name, to.name(RANK): f"rank() OVER ({order})"}
+        columns[to.name(RANK)] = f"rank() OVER ({order})"
     text = (
         f"-- The score of a {spec.kind} ranker, for {to.system}, by countersample {__version__}\n"
         f"CREATE OR REPLACE VIEW {view} AS\n{rows.select(columns)};\n"

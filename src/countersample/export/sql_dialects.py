@@ -191,13 +191,15 @@ class Rows:
     """The rows of a table, which is called ``t``, with columns that are computed in steps.
 
     If a ``SELECT`` can leave columns out, each step is a ``SELECT`` around the one before. In
-    PostgreSQL each step is a ``LATERAL`` beside the table: so conditions on the view reach the
-    table, and ``OFFSET 0`` keeps a step from being written out wherever its columns are used.
+    PostgreSQL the steps are joined in a ``LATERAL`` beside the table: so conditions on the view
+    reach the table, and ``OFFSET 0`` keeps a step from being written out wherever its columns are
+    used. Only the columns of the last step leave the ``LATERAL``, as rows have at most 1,664.
     """
 
     def __init__(self, dialect: Dialect, table: str) -> None:
         self.dialect = dialect
         self._source = f"{table} AS t"
+        self._steps: list[str] = []  # of PostgreSQL
         self._computed: list[str] = []
 
     def add(self, letter: str, expressions: Mapping[int, str]) -> dict[int, str]:
@@ -208,31 +210,38 @@ class Rows:
             if self.dialect.has_star_except:
                 self._source = f"(SELECT t.*,\n{selected}\nFROM {self._source}) AS t"
             else:
-                step = f"s{self._source.count('LATERAL')}"
-                self._source += f"\nCROSS JOIN LATERAL (SELECT\n{selected}\nOFFSET 0) AS {step}"
+                self._steps.append(f"(SELECT\n{selected}\nOFFSET 0) AS s{len(self._steps)}")
             self._computed += names.values()
         return names
 
     def add_aggregates(self, query: str, aggregates: Mapping[str, str]) -> None:
-        """Add aggregates over the items of each query."""
-        key = f"{PREFIX}query"
-        self._source += (
-            f"\nLEFT JOIN (SELECT t.{query} AS {key},\n{_alias(aggregates)}\nFROM {self._source}\n"
+        """Add aggregates over the items of each query, of columns of the last step."""
+        key, rows = f"{PREFIX}query", self._join_steps("r")
+        self._source = (
+            f"{rows}\nLEFT JOIN (SELECT t.{query} AS {key},\n{_alias(aggregates)}\nFROM {rows}\n"
             f"GROUP BY t.{query}) AS q ON q.{key} = t.{query}"
         )
         if self.dialect.has_star_except:
             self._source = f"(SELECT t.*, {', '.join(aggregates)}\nFROM {self._source}) AS t"
+        self._steps = []
         self._computed += aggregates
 
     def select(self, columns: Mapping[str, str]) -> str:
-        """Return the query for the table's columns and these."""
+        """Return the query for the table's columns and these, of columns of the last step."""
         star = "t.*"
         if self.dialect.has_star_except and self._computed:
             exp = need("sqlglot").exp
             names = [exp.to_identifier(name) for name in self._computed]
             table = exp.to_identifier("t")
             star = exp.Column(this=exp.Star(except_=names), table=table).sql(self.dialect.key)
-        return f"SELECT {star},\n{_alias(columns)}\nFROM {self._source}"
+        return f"SELECT {star},\n{_alias(columns)}\nFROM {self._join_steps('s')}"
+
+    def _join_steps(self, name: str) -> str:
+        if not self._steps:
+            return self._source
+        steps = "\nCROSS JOIN LATERAL ".join(self._steps)
+        last = f"SELECT s{len(self._steps) - 1}.*\nFROM {steps}\nOFFSET 0"
+        return f"{self._source}\nCROSS JOIN LATERAL ({last}) AS {name}"
 
 
 def _alias(columns: Mapping[str, str]) -> str:

@@ -6,10 +6,12 @@ is escaped; parameters that are HTML already are called content.
 
 from countersample.pages.layout import (
     code,
-    facts,
+    escape_markdown,
+    markdown_to_html,
     notebook_table,
     paragraphs,
     picture,
+    render_markdown,
     render_page,
     render_part,
     render_template,
@@ -17,21 +19,9 @@ from countersample.pages.layout import (
     table,
     write_page,
 )
-from countersample.pages.markdown import escape_markdown, markdown_to_html, render_markdown
 
 __all__ = [
-    "code",
-    "escape_markdown",
-    "facts",
-    "markdown_to_html",
-    "notebook_table",
-    "paragraphs",
-    "picture",
-    "render_markdown",
-    "render_page",
-    "render_part",
-    "render_template",
-    "section",
-    "table",
+    "code", "escape_markdown", "markdown_to_html", "notebook_table", "paragraphs", "picture",
+    "render_markdown", "render_page", "render_part", "render_template", "section", "table",
     "write_page",
-]
+]  # fmt: skip

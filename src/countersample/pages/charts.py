@@ -55,26 +55,8 @@ MARKED = (  # a colour and a marker each, for several lines that are not methods
 )  # fmt: skip
 BAND_OPACITY, OUTLINE_OPACITY = 0.16, 0.6
 SMALL = 8  # points: all text but titles
+_SETTINGS = Path(__file__).with_name("figures.mplstyle")
 _METADATA = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-_SETTINGS: dict[Any, Any] = {
-    "svg.hashsalt": "countersample",  # the same names of clips and markers in every file
-    "pdf.fonttype": 42,  # TrueType, as publishers ask
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-    "xtick.labelsize": SMALL,
-    "ytick.labelsize": SMALL,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.6,
-    "legend.fontsize": SMALL,
-    "legend.frameon": False,
-}
 # The variable of each colour in style.css, which has another shade in the dark.
 _VARIABLES = {
     "#000000": "ink", "#b0b0b0": "muted", "#808080": "muted", "#ffffff": "ground",
@@ -86,8 +68,6 @@ _ATTRIBUTES = re.compile(r"(fill|stroke|font|opacity|text-anchor)[\w-]*$")
 def style_of(plan: str, unit: str) -> Style:
     """Return the look of a method.
 
-    Examples
-    --------
     >>> style_of("countersample", "click")
     Style(colour='#0072B2', dash='-')
     """
@@ -97,8 +77,6 @@ def style_of(plan: str, unit: str) -> Style:
 def short_number(number: float, _: object = None) -> str:
     """Return a number in a few characters, for the ticks of an axis.
 
-    Examples
-    --------
     >>> short_number(0.25), short_number(120_000), short_number(2_500_000)
     ('0.25', '120k', '2.5M')
     """
@@ -114,8 +92,6 @@ def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
     They are 1, 2 and 5 times powers of ten, 1 and 3 times, or every first, second, … power of ten;
     evenly spaced numbers if the axis is too short for two of these.
 
-    Examples
-    --------
     >>> log_ticks(300, 30_000), log_ticks(2_000, 9_000)
     ([300.0, 1000.0, 3000.0, 10000.0, 30000.0], [2000.0, 5000.0])
     >>> log_ticks(6_000, 9_000), log_ticks(1, 1e12)
@@ -147,22 +123,14 @@ def figure_style() -> Iterator[None]:
     """Set the style of all figures for a block, or for a function that it decorates."""
     from matplotlib import rc_context  # noqa: PLC0415 (heavy)
 
-    with rc_context(_SETTINGS):
+    with rc_context(fname=_SETTINGS):
         yield
 
 
 def new_panels(
-    rows: int,
-    columns: int,
-    *,
-    width: float,
-    height: float,
-    sharey: Literal["none", "row"] = "none",
+    rows: int, columns: int, *, width: float, height: float, sharey: Literal["none", "row"] = "none"
 ) -> tuple[Figure, NDArray[Any]]:
-    """Return a figure and its panels, (rows, columns); panels of a column share their x axis.
-
-    Width and height are in inches.
-    """
+    """Return a figure, in inches, and its panels (rows, columns), which share x by column."""
     from matplotlib.figure import Figure  # noqa: PLC0415 (heavy)
 
     with figure_style():
@@ -187,9 +155,9 @@ def draw_band(
     style: Style,
     label: str = "",
 ) -> None:
-    """Draw a line in a method's style, and the area between two others as a band.
+    """Draw a line in a method's style, and an outlined band between two others.
 
-    Bands have outlines. A grey band is not filled: an orange and a blue band overlap in grey.
+    A grey band is not filled: an orange and a blue band overlap in grey.
     """
     axes.plot(x, middle, color=style.colour, ls=style.dash, lw=1.5, label=label)
     if low is not None and high is not None:
@@ -203,8 +171,6 @@ def draw_band(
 def has_hue(colour: str) -> bool:
     """Whether an "#rrggbb" colour is neither grey, black nor white.
 
-    Examples
-    --------
     >>> has_hue("#0072B2"), has_hue("#6E6E6E")
     (True, False)
     """
@@ -251,13 +217,12 @@ def _legend_columns(labels: Sequence[str], width: float) -> int:
 def save_figure(
     figure: Figure, stem: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> None:
-    """Write stem.png, .svg and .pdf, and the rows that the figure shows as stem.csv.
-
-    Floats of the rows have 6 significant digits.
-    """
+    """Write stem.png, .svg and .pdf, and the rows of the figure as stem.csv, with 6 digits."""
     for suffix in _METADATA:
-        save_picture(figure, _with_suffix(stem, suffix))
-    write_csv(_with_suffix(stem, "csv"), columns, ([_plain(cell) for cell in row] for row in rows))
+        save_picture(figure, f"{stem}.{suffix}")
+    digits = ([f"{cell:.6g}" if isinstance(cell, float | np.floating) else cell for cell in row]
+              for row in rows)  # fmt: skip
+    write_csv(f"{stem}.csv", columns, digits)
 
 
 def save_picture(figure: Figure, path: str | PathLike[str]) -> None:
@@ -281,34 +246,18 @@ def write_csv(
         temporary.write_text(text.getvalue(), encoding="utf-8")
 
 
-def _with_suffix(stem: Path, suffix: str) -> Path:
-    return stem.with_name(f"{stem.name}.{suffix}")  # a name may have a dot of its own
-
-
-def _plain(cell: object) -> object:
-    return f"{cell:.6g}" if isinstance(cell, float | np.floating) else cell
-
-
 # -- in pages ------------------------------------------------------------------------------------
 
 
 def inline_figure(figure: Figure, label: str) -> str:
     """Return a figure as SVG for a page, in the page's colours and font.
 
-    Parameters
-    ----------
-    figure : Figure
-    label : str
-        A description for readers who cannot see it; different for each figure of a page.
+    The label describes it for readers who cannot see it; it differs for each figure of a page.
 
-    Examples
-    --------
-    >>> from countersample.pages.charts import inline_figure, new_panels
-    >>> figure, panels = new_panels(1, 1, width=4, height=2)
-    >>> _ = panels[0, 0].plot([1, 2], [3, 1], color="#0072B2")
-    >>> text = inline_figure(figure, "a line that falls")
-    >>> 'aria-label="a line that falls"' in text, 'stroke="var(--countersample-click)"' in text
-    (True, True)
+    >>> figure, axes = new_axes(4, 2)
+    >>> _ = axes.plot([1, 2], [3, 1], color="#0072B2")
+    >>> 'stroke="var(--countersample-click)"' in inline_figure(figure, "a line that falls")
+    True
     """
     from matplotlib import rc_context  # noqa: PLC0415 (heavy)
 

@@ -1,20 +1,23 @@
-"""Render pages and their parts with Jinja2: single files that need no network.
+"""Render pages, their parts and Markdown with Jinja2: single files that need no network.
 
-Templates are in ``templates/``: ``page.html`` is the frame of every page, ``parts.html`` has the
-parts as macros. A package with pages of its own has templates that extend the frame, and renders
-them with `render_template`. `render_part` and the functions below it render single parts for pages
-that are put together in Python: they take plain text, which is escaped, and `content`, which is
-HTML.
+A package has its templates in ``templates/``. Here ``page.html`` is the frame of every page, and
+``parts.html`` has the parts as macros: `render_part` and the functions below it render single parts
+for pages that are put together in Python. Text is escaped; parameters that are HTML already are
+called content.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from functools import cache
+import json
+import re
+import shlex
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from countersample._files import atomic_path
 
@@ -26,18 +29,33 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
+_MARKUP = re.compile(r"([\\`*_<>\[\]|&~$#])")
 
 
 @cache
 def _environment(package: str) -> Environment:
     """Return the templates of a package, and those of this one."""
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+    import jinja2  # noqa: PLC0415
 
-    loaders = [PackageLoader(name) for name in dict.fromkeys((package, str(__package__)))]
-    return Environment(
-        loader=ChoiceLoader(loaders), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-        undefined=StrictUndefined,
+    loaders = [jinja2.PackageLoader(each) for each in dict.fromkeys((package, str(__package__)))]
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders), trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined, autoescape=jinja2.select_autoescape(),
     )  # fmt: skip
+    environment.filters |= {
+        "text": escape_markdown,
+        "code": code_span,
+        "link": lambda file: f"[{escape_markdown(file)}]({quote(file)})",
+        "fenced": _fence,
+        "shell": shlex.quote,
+        "string": partial(json.dumps, ensure_ascii=False),
+        "count": lambda number: f"{number:,}",
+        "percent": lambda share: f"{share:+.1%}",
+    }
+    return environment
+
+
+# -- pages -----------------------------------------------------------------------------------------
 
 
 def render_template(package: str, template: str, *, css: str = "", **values: Any) -> str:  # noqa: ANN401
@@ -53,7 +71,7 @@ def render_template(package: str, template: str, *, css: str = "", **values: Any
         The style of this kind of page, beside the common one. The page's policy allows these styles
         and pictures in the page, and no program.
     values
-        What the template refers to: at least `title` and `kind`.
+        What the template refers to: at least `title` and `kind`, a line above the title.
     """
     style = files(__package__).joinpath("style.css").read_text("utf-8") + css
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -76,19 +94,8 @@ def render_page(
 ) -> str:
     """Return a page of parts that are rendered already.
 
-    Parameters
-    ----------
-    title : str
-    content : sequence of str
-        The parts in their order, as HTML.
-    kind : str
-        The kind of page, or the command that writes it: a line above the title.
-    lead : str
-        HTML below the title.
-    contents : mapping of anchors to titles, optional
-        The sections that a list beside the text links to.
-    css : str
-        The style of this kind of page, beside the common one.
+    `lead` is HTML below the title; `contents` has anchors and titles of sections, for a list of
+    links beside the text. For the rest see `render_template`.
 
     Examples
     --------
@@ -115,6 +122,9 @@ def _html(content: Iterable[str]) -> Markup:
     return Markup("\n".join(part for part in content if part))  # noqa: S704 (HTML by contract)
 
 
+# -- parts -----------------------------------------------------------------------------------------
+
+
 def render_part(
     name: str,
     *arguments: Any,  # noqa: ANN401 (of the macro)
@@ -129,12 +139,8 @@ def render_part(
 def paragraphs(texts: Iterable[str]) -> str:
     """Return each text as a paragraph; empty ones are left out.
 
-    Examples
-    --------
-    >>> from countersample import pages
-    >>> print(pages.paragraphs(["M < M̄", "", "Not so."]))
-    <p>M &lt; M̄</p>
-    <p>Not so.</p>
+    >>> paragraphs(["M < M̄", ""])
+    '<p>M &lt; M̄</p>'
     """
     return render_part("paragraphs", texts)
 
@@ -142,18 +148,6 @@ def paragraphs(texts: Iterable[str]) -> str:
 def section(title: str, *content: str, name: str) -> str:
     """Return a part of the page with a heading; ``name`` is its anchor."""
     return render_part("section", title, name, content=content)
-
-
-def facts(rows: Iterable[tuple[str, str]]) -> str:
-    """Return names and values, one line each.
-
-    Examples
-    --------
-    >>> from countersample import pages
-    >>> print(pages.facts([("clicks", "1,000")]))
-    <dl class="facts"><div><dt>clicks</dt><dd>1,000</dd></div></dl>
-    """
-    return render_part("facts", rows)
 
 
 def code(text: str) -> str:
@@ -173,19 +167,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, caption: s
 
     Numbers are formatted by the caller.
 
-    Examples
-    --------
-    >>> from countersample import pages
-    >>> print(pages.table(["method", "nDCG@10"], [["IPS-SGD", "0.71"]], caption="After training"))
-    <div class="scroll" tabindex="0" role="region" aria-label="After training">
-    <table>
-    <caption><span>After training</span></caption>
-    <thead><tr><th scope="col">method</th><th scope="col">nDCG@10</th></tr></thead>
-    <tbody>
-    <tr><th scope="row">IPS-SGD</th><td>0.71</td></tr>
-    </tbody>
-    </table>
-    </div>
+    >>> text = table(["method", "nDCG@10"], [["IPS-SGD", "0.71"]], caption="After training")
+    >>> '<tr><th scope="row">IPS-SGD</th><td>0.71</td></tr>' in text
+    True
     """
     return render_part("table", header, rows, caption)
 
@@ -195,3 +179,54 @@ def notebook_table(
 ) -> str:
     """Return a table without a box, for ``_repr_html_`` of results in notebooks."""
     return render_part("plain_table", header, rows, caption)
+
+
+# -- Markdown --------------------------------------------------------------------------------------
+
+
+def render_markdown(package: str, template: str, **values: Any) -> str:  # noqa: ANN401
+    """Return Markdown from a template of a package.
+
+    It has these filters: ``text`` escapes text, ``code`` shows it as code within a line, ``link``
+    links to a file, ``fenced(language)`` makes a block of code, ``shell`` and ``string`` quote text
+    in code, ``count`` and ``percent`` format numbers.
+    """
+    return _environment(package).get_template(template).render(values)
+
+
+def markdown_to_html(text: str) -> str:
+    """Return Markdown as HTML; tags in it are shown as text."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415
+
+    html: str = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    return html
+
+
+def escape_markdown(text: str) -> str:
+    r"""Return text for a line of Markdown that shows it as it is: no markup, no HTML, no new line.
+
+    >>> print(escape_markdown("<b>a_b</b>\n| c"))
+    \<b\>a\_b\</b\> \| c
+    """
+    return _MARKUP.sub(r"\\\1", " ".join(str(text).split()))
+
+
+def code_span(text: str) -> str:
+    r"""Return text as code within a line, or within a cell of a table.
+
+    >>> code_span("a|b"), code_span("`c`")
+    ('`a\\|b`', '`` `c` ``')
+    """
+    line = " ".join(text.split()).replace("|", "\\|")
+    return f"`{line}`" if "`" not in line else f"{_ticks(line, 2)} {line} {_ticks(line, 2)}"
+
+
+def _fence(text: str, language: str) -> str:
+    ticks = _ticks(text, 3)
+    return f"{ticks}{language}\n{text.strip()}\n{ticks}\n"
+
+
+def _ticks(text: str, least: int) -> str:
+    """Return more backticks than the text has in a row."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    return "`" * max(least, longest + 1)
