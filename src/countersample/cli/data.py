@@ -83,19 +83,14 @@ def _describe_labelled(parts: dict[str, RankingDataset]) -> Output:
     from countersample.data.compact import loss_reports
 
     texts: list[str] = []
+    values = {}
     for part, dataset in parts.items():
-        losses = [paragraph(report.sentence) for report in loss_reports(dataset)]
-        texts += [part, dataset.describe().summary(), *losses]
-
-    def values() -> dict[str, Any]:
-        entries = {}
-        for part, dataset in parts.items():
-            losses = [{"bits": each.bits, **each.columns_of_frame()}
-                      for each in loss_reports(dataset)]  # fmt: skip
-            more = {"fingerprint": dataset.fingerprint, "compact": losses}
-            entries[part] = dataset.describe().to_dict() | more
-        return entries
-
+        description, losses = dataset.describe(), loss_reports(dataset)
+        texts += [part, description.summary(), *(paragraph(each.sentence) for each in losses)]
+        values[part] = description.to_dict() | {
+            "fingerprint": dataset.fingerprint,
+            "compact": [{"bits": each.bits, **each.columns_of_frame()} for each in losses],
+        }
     return Output("\n".join(texts), values)
 
 
