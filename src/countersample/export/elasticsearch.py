@@ -26,15 +26,6 @@ PARAM = "keywords"  # the name of the words of the query in requests
 FEATURE_SET = "my_features"  # the default name
 _TREE_TYPES = ("xgboost+json", "ranklib")  # the first is the default
 
-# What a missing feature does in models of trees
-_MISSING = {
-    "Elasticsearch": "from v1.5.9-es8.11.4 of the plug-in on; before, it counts as 0.",
-    "OpenSearch": (
-        "from OpenSearch 3.8 on. Up to 3.1 it counts as 0; in releases between, from 3.2 or 3.3 "
-        "on, it always takes the branch “no”."
-    ),
-}
-
 
 def translate(
     spec: ModelSpecification, *, model_type: str | None = None, feature_store: str | None = None
@@ -58,7 +49,7 @@ def translate(
         loading=pages.render_markdown(
             str(__package__), "elasticsearch.md", spec=spec, feature_set=feature_set, index=INDEX
         ),
-        limits=_limits(spec, model_type),
+        limits=spec.limits(model_type=model_type),
         features=_feature_definition(names),
     )
 
@@ -160,26 +151,6 @@ def _ranklib(trees: TreesScorer) -> str:
         for number, root in enumerate(fold(trees, leaf, split), 1)
     ]
     return "\n".join([*lines, "</ensemble>", ""])
-
-
-def _limits(spec: ModelSpecification, model_type: str) -> tuple[str, ...]:
-    missing = "A feature that a document does not have counts as 0."
-    if model_type == "linear":
-        missing = missing.replace("0.", "0 before normalisation.")
-    elif model_type == "xgboost+json":
-        branch = "is the one that was learned" if spec.takes_missing else "is the one that 0 takes"
-        missing = (
-            "A feature that a document does not have takes the branch “missing”, which "
-            f"{branch}, {_MISSING[spec.system]}"
-        )
-    negative = (
-        "Scores can be negative, and Lucene wants queries to score 0 or more: use the model for "
-        "rescoring only, and keep features at 0 or more."
-    )
-    limits = [*spec.limits, missing, negative]
-    if model_type == "ranklib":
-        limits.append("Features are known by position: the feature set must have this order.")
-    return tuple(limits)
 
 
 def _to_json(value: object) -> str:

@@ -45,15 +45,11 @@ def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translati
     model = _model(spec)
     need("onnx").checker.check_model(model, full_check=True)
     content: bytes = model.SerializeToString()
-    values = "finite, or NaN if they are missing" if spec.takes_missing else "finite"
-    limits = [f"Features have to be {values}, and in the order of training: a graph has no names."]
-    if spec.is_by_query:
-        limits.append("A call has all items of one query: features are normalised among them.")
     return Translation(
         content=content,
         form=f"opset {OPSET}" + ("" if spec.kind != "boosted" else f", ai.onnx.ml {TREE_OPSET}"),
         loading=pages.render_markdown(str(__package__), "onnx.md", spec=spec),
-        limits=tuple(limits),
+        limits=spec.limits(),
         checked=_check_scores(content, spec),
     )
 

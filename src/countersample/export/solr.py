@@ -63,7 +63,7 @@ def translate(spec: ModelSpecification, *, feature_store: str | None = None) -> 
         content=(json.dumps(model | store, ensure_ascii=False, allow_nan=False) + "\n").encode(),
         form=form,
         loading=pages.render_markdown(str(__package__), "solr.md", spec=spec, store=feature_store),
-        limits=_limits(spec),
+        limits=spec.limits(),
         features=[
             {**store, "name": name, "class": field_class, "params": {"field": name}}
             for name in names
@@ -158,24 +158,3 @@ def _before_slack(thresholds: Floats, name: str) -> tuple[int, Floats]:
         f"{np.abs(thresholds).max():.3g}, which Solr cannot tell apart as it adds 1e-6 to each: "
         "export to ONNX, or rescale that feature before training"
     )
-
-
-def _limits(spec: ModelSpecification) -> tuple[str, ...]:
-    missing = (
-        "A feature that a document does not have counts as its default value in the feature store, "
-        "which is 0 unless another is given there."
-    )
-    if spec.takes_missing and spec.imputer is None:
-        missing = (
-            "A feature that a document does not have takes the branch “missing”, which is the one "
-            "that was learned, if its `defaultValue` in the feature store is `NaN`. Solr before "
-            "9.2 does not know such models."
-        )
-    limits = [*spec.limits, missing]
-    if isinstance(spec.scorer, TreesScorer):
-        limits.append(
-            "Solr adds 1e-6 to every threshold; those in the file are such that the sum is the "
-            "right one, which is why they look odd, and why some features are divided by a power "
-            "of two."
-        )
-    return tuple(limits)

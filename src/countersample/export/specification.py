@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample import pages
 from countersample.errors import DataError, ParameterError
 from countersample.rankers.files import takes_missing
 from countersample.scorers import LinearScorer, TreesScorer
@@ -226,27 +227,11 @@ class ModelSpecification:
         weights = np.where(self.is_constant, 0, scorer.weights)
         return dict(zip(self.names_by_item, map(as_float32, weights), strict=True))
 
-    @property
-    def limits(self) -> list[str]:
-        """The limits of every system that computes in float32, one sentence each."""
-        digits = "scores differ from the ranker's in the last digits"
-        limits = [f"{self.system} computes in float32, so {digits}."]
-        if self.kind == "boosted" and self.normalizer is not None:
-            limits.append(
-                f"The normalisation ({self.normalizer.label}) is in the thresholds: "
-                "send features as they are."
-            )
-        if self.imputer is not None:
-            n_indicators = len(self.imputer.indicators)
-            indicators = (
-                f", and with {n_indicators:,} more that are 1 if another is missing, else 0"
-            )
-            limits.append(
-                f"{self.system} does not fill in what is missing, so the features have to: with "
-                "the value in the column “if missing” of the card"
-                f"{indicators if n_indicators else ''}."
-            )
-        return limits
+    def limits(self, **choices: Any) -> tuple[str, ...]:  # noqa: ANN401 (of the target)
+        """Return the differences between the system and the ranker, one sentence each."""
+        choices = {"model_type": None, "query": None, "dialect": None} | choices
+        text = pages.render_markdown(str(__package__), "limits.md", spec=self, **choices)
+        return tuple(text.splitlines())
 
 
 @dataclass(frozen=True)

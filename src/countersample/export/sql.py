@@ -72,7 +72,7 @@ def translate(
             str(__package__), "sql.md", spec=spec, table=table, view=view, score=to.name(SCORE),
             command=to.command.format(quote(spec.file)),
         ),
-        limits=_limits(spec, to, query),
+        limits=spec.limits(dialect=to, query=query),
         checked=f"It is written in {to.system}'s documented syntax and was not run in a database.",
     )  # fmt: skip
 
@@ -366,7 +366,7 @@ def _interpolated(column: str, knots: Sequence[float], shares: Sequence[float], 
     return f"CASE {' '.join(cases)} ELSE {column} END"
 
 
-# -- checks and limits -----------------------------------------------------------------------------
+# -- checks -----------------------------------------------------------------------------
 
 
 def _check_columns(columns: tuple[str, ...], to: Dialect, query: str | None) -> None:
@@ -388,41 +388,3 @@ def _check_columns(columns: tuple[str, ...], to: Dialect, query: str | None) -> 
                 f"{to.system}: rename one with feature_names (--feature-names)"
             )
         names[folded] = name
-
-
-def _limits(spec: ModelSpecification, to: Dialect, query: str | None) -> tuple[str, ...]:
-    if isinstance(spec.scorer, NetworkScorer):
-        first = (
-            "The ranker computes in float32 and the view in float64, so scores differ from the "
-            "ranker's in the last digits."
-        )
-    elif isinstance(spec.scorer, LinearScorer) or spec.scorer.base is not None:
-        first = "Scores are the ranker's up to the order in which float64 numbers are added."
-    else:
-        first = "Scores are the ranker's to the last bit."
-    missing = "" if spec.takes_missing else "is missing (NULL or NaN) or "
-    limits = [
-        first,
-        f"The score is NULL if a feature that counts {missing}is infinite.",
-        "A feature with a weight of 0, or without a split, is not read.",
-    ]
-    if spec.takes_missing:
-        limits.append("NULL and NaN both are a missing value.")
-    if query is not None:
-        limits.append(
-            "Items of a query with the same score have the same rank; items without a score come "
-            "last."
-        )
-    if spec.is_by_query:
-        limits.append(
-            "Features are normalised among the items of the query that are in the table: a "
-            "condition on the view does not change them. An item without a query has no score."
-        )
-    if spec.encoder is not None and any(each.kind == "date" for each in spec.encoder.columns):
-        limits.append(
-            "Dates are read as the database reads timestamps without a zone: store them in UTC, as "
-            "the ranker reads times that have a zone."
-        )
-    if not to.folds_case:
-        limits.append(f"Names are quoted, so {to.system} distinguishes capital letters in them.")
-    return tuple(limits)

@@ -63,34 +63,22 @@ TARGETS = {
 
 @dataclass(frozen=True)
 class Exported:
-    """The files of an export.
-
-    Attributes
-    ----------
-    path, card : Path
-        The model and its card.
-    features : Path, optional
-        The definition of its features, to be filled in (Elasticsearch, OpenSearch and Solr).
-    name : str
-        The model's name.
-    system, form : str
-        The system that reads it, and its format there: ``Elasticsearch``, ``model/linear``.
-    n_features : int
-    limits : tuple of str
-        Differences between that system and the ranker, one sentence each.
-    checked : str
-        How the file was checked, in a sentence.
-    """
+    """The files of an export, and what to know of them."""
 
     path: Path
     card: Path
     features: Path | None
+    """The definition of the features, to be filled in (Elasticsearch, OpenSearch and Solr)."""
     name: str
+    """The model's name."""
     system: str
     form: str
+    """Its format in the system: ``model/linear`` in ``Elasticsearch``."""
     n_features: int
     limits: tuple[str, ...]
+    """Differences between the system and the ranker, one sentence each."""
     checked: str
+    """How the file was checked, in a sentence."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
