@@ -18,8 +18,8 @@ def found(path, engine):
             check = log.check()
             counts = as_dict(check.counts)
             values = check.counts.value.tolist()
-            groups = {key: (*both, value)
-                      for (key, both), value in zip(counts.items(), values, strict=True)}  # fmt: skip
+            rows = zip(counts.items(), values, strict=True)
+            groups = {key: (*both, value) for (key, both), value in rows}
             problems = check.problems
             return problems.n_rows, problems.n_invalid, groups, _logged(log, check.counts)
     except DataError as error:
