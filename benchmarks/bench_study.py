@@ -78,7 +78,7 @@ def extrapolate(work, parts, options) -> tuple[float, float]:
         "clicks": lambda: seconds_of(
             lambda: simulate_clicks(train_set, scores, 1_000_000, rng=0)
         ),
-        **dict.fromkeys(("data", "diagnosis", "levels", "ranker", "relevance"), lambda: 0.0),
+        **dict.fromkeys(("data", "levels", "ranker", "relevance"), lambda: 0.0),
     }  # fmt: skip
     known: dict[tuple, float] = {}
     ours = peer = 0.0

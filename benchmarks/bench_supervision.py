@@ -22,7 +22,7 @@ from countersample.data.preprocessing import Normalizer
 from countersample.data.synthetic import SHAPES
 from countersample.evaluation import learning_curve
 from countersample.study.references import METRIC, logging_policy, supervised
-from countersample.study.sources import find_source
+from countersample.study.sources import find_source, load_fold
 
 RATES = [float(f"{digit}e{power}") for power in range(-6, 0) for digit in (1, 3)]
 PLAIN_RATES = (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
@@ -35,7 +35,7 @@ def cases(name, n_queries, seeds):
             yield synthetic(name, n_queries=n_queries, rng=seed).split(0.7, 0.1, 0.2, rng=seed)
     else:
         for fold in find_source(name).folds:
-            yield fold.load()
+            yield load_fold(fold.config)
 
 
 def ndcg(weights, dataset):

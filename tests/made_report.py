@@ -11,12 +11,10 @@ from pathlib import Path
 import numpy as np
 from study_results import make_cell, make_result
 
-from countersample.clicks import ClickLog, diagnose
 from countersample.study.claims import Verdict, summarize
+from countersample.study.grids import Grid
 from countersample.study.report import (
     Figure,
-    Link,
-    LogDiagnosis,
     Report,
     Section,
     SettingLine,
@@ -48,14 +46,6 @@ def make_study(rng, values, **options):
     return make_result(cells, **options)
 
 
-def make_log(rng, gamma):
-    rank = rng.integers(1, 40, 20_000)
-    clicked = rng.random(20_000) < rank**-gamma
-    query = rng.integers(0, 900, 20_000)[clicked]
-    log = ClickLog(query=query, item=rank[clicked], propensity=rank[clicked] ** -gamma)
-    return LogDiagnosis(f"yahoo-like, γ = {gamma:g}", diagnose(log))
-
-
 def add_published(table):
     """Return the table with a number of the paper beside each of ours."""
 
@@ -84,33 +74,36 @@ def made_report(rng, folder):
         for i, (study, claim, source) in enumerate(CLAIMS)
         for j, dataset in enumerate(DATASETS)
     )
+
+    def section(name, title, about, paper="", **parts):
+        grid = Grid(name, title, about, "regret", paper)
+        own = tuple(verdict for verdict in verdicts if verdict.study == name)
+        return Section(grid, verdicts=own, **parts)
+
     return Report(
         title="Accelerated convergence, measured again",
         summary=summarize(verdicts),
-        verdicts=verdicts,
         sections=(
-            Section(
+            section(
                 "optimizers", "Effect of the optimizer",
                 "Plain SGD, Adam and Adagrad.\n\nEvery method sees the same clicks.",
-                paper="Table 3, Figure 2",
+                "Table 3, Figure 2",
                 tables=(add_published(regret_table(optimizers)), rates_table(optimizers)),
                 figures=(figure,),
-                files=(
-                    Link("tables/optimizers-regret.csv", "csv"),
-                    Link("tables/optimizers-regret.tex", "tex"),
-                    Link("figures/optimizers & more.pdf", "figure as PDF"),
-                ),
+                files={
+                    "tables/regret": ["tables/regret.csv", "tables/regret.tex"],
+                    "figures/regret & more": ["figures/regret & more.pdf"],
+                },
             ),
-            Section(
+            section(
                 "position-bias", "Severity of position bias", "Rank r is examined with (1/r)^γ.",
-                paper="Table 5, Figure 4", tables=(regret_table(bias),), figures=(figure,),
+                "Table 5, Figure 4", tables=(regret_table(bias),), figures=(figure,),
             ),
-            Section(
-                "propensities", "Weights <M̄ & M> by γ", "The weights of both curves.",
+            section(
+                "units", "Weights <M̄ & M> by γ", "The weights of both curves.",
                 figures=(figure,), notes=("The paper's table agrees with the shifted curve.",),
             ),
         ),
-        diagnoses=(make_log(rng, 1.0), make_log(rng, 0.5)),
         settings=(
             SettingLine("clicks of a log", "100,000", "1,000,000"),
             SettingLine("epochs", "5", "5", "code"),
@@ -118,7 +111,7 @@ def made_report(rng, folder):
         ),
         versions={"countersample": "0.4.0", "Python": "3.11.2", "numpy": "2.1.0"},
         commands=("countersample reproduce --scale small --data yahoo-like --data mq2008",),
-        files=(Link("results.parquet", "every evaluation point as Parquet"),),
+        files={"results.parquet": "every evaluation point as Parquet"},
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from countersample.data.folders import find_layout
 from countersample.data.labelled_files import load
 from countersample.data.letor import save_letor
 from countersample.errors import DataError, ParameterError
-from countersample.study.sources import find_source
+from countersample.study.sources import find_source, load_fold
 
 WHOLE = synthetic("tiny", n_queries=10, rng=0)
 # Two queries in each of five parts.
@@ -133,7 +133,7 @@ class TestStudies:
     def test_every_fold_or_the_one_asked_for(self, letor):
         source = find_source(str(letor))
         assert [fold.name for fold in source.folds] == [f"Fold{k}" for k in range(1, 6)]
-        train, vali, test = source.folds[1].load()
+        train, vali, test = load_fold(source.folds[1].config)
         assert [queries(part) for part in (train, vali, test)] == [
             of_parts(2, 3, 4),
             of_parts(5),
@@ -141,7 +141,7 @@ class TestStudies:
         ]
         assert source.notes == ()
         (fold,) = find_source(str(letor), fold=4).folds
-        assert queries(fold.load()[2]) == of_parts(3)
+        assert queries(load_fold(fold.config)[2]) == of_parts(3)
 
     def test_other_files_are_other_data(self, letor):
         before = [fold.config for fold in find_source(str(letor)).folds]

@@ -10,9 +10,8 @@ from conftest import ROOT
 from pyarrow import compute, parquet
 
 from countersample.study import grids
-from countersample.study.artifacts import evaluate_file
 from countersample.study.experiment import load_grid, plan
-from countersample.study.reproduction import parse_settings
+from countersample.study.reproduction import evaluate_file, parse_settings
 from countersample.study.results import read_results, results_of
 from countersample.study.settings import PAPER_RATES
 from countersample.study.statistics import interval, lead

@@ -36,7 +36,9 @@ def problem():
 
 @pytest.fixture(scope="module")
 def measured(problem):
-    return measure_bounds(*problem, steps=(100, 1000, 10_000), seeds=range(5))
+    bounds = measure_bounds(*problem, steps=(100, 1000, 10_000), seeds=range(5))
+    excess = {name: np.array(runs) for name, runs in bounds.excess.items()}
+    return replace(bounds, excess=excess)
 
 
 # -- the problem ---------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ def example_of(test, **changes):
     compares = TESTS[test].compares
     at = (0.5,) if compares in {"others", "cases"} else ()
     method = "all" if compares == "cases" else "CounterSample"
-    than = "IPS-SGD" if TESTS[test].than else ""
+    than = "IPS-SGD" if compares in {"methods", "leads"} else ""
     return claim(test, **{"method": method, "than": than, "at": at, **changes})
 
 

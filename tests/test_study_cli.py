@@ -15,8 +15,8 @@ from pyarrow import parquet
 
 from countersample.errors import DataError
 from countersample.study import grids
-from countersample.study.artifacts import evaluate_file
 from countersample.study.experiment import missing_libraries, plan
+from countersample.study.reproduction import evaluate_file
 
 GRID = """
 title = "Wrong beliefs"
@@ -85,7 +85,7 @@ class TestReproduce:
         names = {path.name for path in folder.glob("*/*")}
         tables = {f"{study}-regret.{end}" for study in OF_REGRET for end in ("md", "csv", "tex")}
         figures = {f"{study}.{end}" for study in OF_REGRET for end in ("png", "svg", "pdf", "csv")}
-        assert tables | figures | {"toy.svg", "bounds.pdf", "propensities.png"} <= names
+        assert tables | figures | {"toy.svg", "bounds.pdf", "propensities.md"} <= names
         assert not list(folder.rglob("*.tmp"))
         rows = parquet.read_table(folder / "results.parquet")
         assert set(rows["dataset"].to_pylist()) == {"tiny"}
@@ -133,9 +133,9 @@ class TestOwnGrid:
     def test_dry_run_leaves_nothing(self, run, tmp_path):
         printed = run("reproduce", "mine.toml", "--dry-run")
         assert re.search(r"run +0 +18", printed)  # 3 methods × 2 values × 3 seeds
-        assert re.search(r"\d+ jobs, about \d+ s on \d+ cores?", printed)
+        assert re.search(r"\d+ jobs, about \d+ s on \d+ cores?, at 150,000 draws", printed)
         found = json.loads(run("reproduce", "mine.toml", "--dry-run", "--json", "--workers", 2))
-        assert found["stages"]["run"] == {"done": 0, "total": 18, "stale": 0}
+        assert found["stages"]["run"] == {"done": 0, "total": 18}
         assert found["seconds"] > 0
         assert found["workers"] == 2
         assert not (tmp_path / "mine").exists()

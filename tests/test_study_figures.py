@@ -130,7 +130,7 @@ class TestPanels:
             enumerate(result.datasets), enumerate(result.grid.values), NAMES
         ):
             cell = result.cells[dataset, name, value]
-            assert curve_of(panels[row, column], name) == pytest.approx(cell.mean_curve)
+            assert curve_of(panels[row, column], name) == pytest.approx(cell.ndcg.mean(axis=0))
         for row in panels:
             assert row[0].get_ylim() == row[1].get_ylim()
 

@@ -3,7 +3,6 @@
 import re
 import textwrap
 
-import msgspec
 import pytest
 from conftest import ROOT
 from hypothesis import given
@@ -81,20 +80,6 @@ def test_scales_change_the_size_of_a_study_alone(tmp_path):
         assert plan([path], scale=scale).datasets == ["yahoo-like"]
 
 
-def test_several_settings_are_crossed(tmp_path):
-    text = GOOD.replace("[vary]", '[vary]\ntop = [5, 0]\nclick_model = ["position-based", "dbn"]')
-    grid = load_grid(write(tmp_path, text))
-    assert grid.outer == (("top", (5, 0)), ("click_model", ("position-based", "dbn")))
-    assert (grid.axis, grid.values) == ("gamma", (0.5, 1.0))
-    assert len(grid.blocks()) == 4
-    seen = [(c.top, c.click_model, c.gamma) for c in grid.configs(PAPER)]
-    assert len(set(seen)) == 8
-    assert seen[0] == (5, "position-based", 0.5)
-    assert grid.where("tiny", grid.blocks()[1]) == "tiny, Items shown: 5, Click model: dbn"
-    assert grids.grid_from_values(msgspec.to_builtins(grid)) == grid
-    assert load_grid(write(tmp_path, text), "smoke").varied["gamma"] == (1.0,)
-
-
 def test_a_grid_of_a_user(tmp_path):
     path = write(tmp_path, GOOD)
     grid = load_grid(path)
@@ -128,6 +113,7 @@ def test_a_method_may_have_other_weights(tmp_path):
         ("gamma = [0.5, 1]", "gamma = [0.5, -1]", "gamma is -1, expected a number of"),
         ("gamma = [0.5, 1]", "gamma = [1, 1.0]", "expected a list of different values"),
         ("gamma = [0.5, 1]", "gamma = 1", "expected a list"),
+        ("gamma = [0.5, 1]", "gamma = [1]\ntop = [5]", "vary has gamma, top, expected one"),
         ("gamma = [0.5, 1]", "learning_rates = [1]", "tuned, not varied"),
         ("gamma = [0.5, 1]", "beta1 = [0.5, 0.9]", "beta1"),
         ("gamma = [0.5, 1]", 'metric = ["arp"]', "metric is 'arp'"),

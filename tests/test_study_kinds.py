@@ -1,4 +1,4 @@
-"""Kinds of study: one suite over the registry, and a new one that is a class and a line."""
+"""Kinds of study: one suite over the registry, and a new one that is two functions and a line."""
 
 import json
 
@@ -6,10 +6,9 @@ import pytest
 
 from countersample.errors import ParameterError
 from countersample.study import grids
-from countersample.study.artifacts import write_artifacts
-from countersample.study.experiment import KINDS, load_grid, plan
+from countersample.study.experiment import KINDS, Kind, load_grid, plan
 from countersample.study.jobs import Job, WorkList
-from countersample.study.kinds import Kind
+from countersample.study.reproduction import write_artifacts
 from countersample.study.runner import run
 from countersample.study.store import Store
 from countersample.study.tables import Entry, Group, Row, Table
@@ -22,12 +21,6 @@ def grid_of(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 class TestEveryKind:
-    def test_has_the_name_it_is_known_by(self, kind):
-        assert KINDS[kind].name == kind
-
-    def test_has_a_study_in_the_package(self, kind):
-        KINDS[kind].check(grid_of(kind))
-
     def test_plans_jobs_that_carry_their_work(self, kind):
         (study,) = plan([grid_of(kind).name], scale="smoke").studies
         work = WorkList()
@@ -51,33 +44,30 @@ def test_a_grid_that_cannot_be_of_its_kind_is_refused(tmp_path, kind, message):
         load_grid(path)
 
 
-class QueriesStudy(Kind):
-    """How many training queries a dataset has."""
-
-    name = "queries"
-
-    def plan(self, study, work):
-        for source in study.sources:
-            data = work.data(source.folds[0], study.config)
-            job = Job("queries", f"queries of {source.name}", {}, self.work, (data,))
-            work.keep((study.name, source.name), job)
-
-    def work(self, bench, job, progress):
-        progress.update(0.5)
-        return {"n_queries": bench.data(job.needs[0])[0].n_queries}
-
-    def write_up(self, study, done):
-        rows = [
-            Row(source.name, (Entry(done.read(study.name, source.name)[0]["n_queries"], 0),))
-            for source in study.sources
-        ]
-        table = Table(study.name, "Queries", "Dataset", ("queries",), (Group("", tuple(rows)),))
-        return done.section(study, (table,))
+def plan_queries(study, work):
+    for source in study.sources:
+        data = work.data(source.folds[0], study.config)
+        job = Job("queries", f"queries of {source.name}", {}, count_queries, (data,))
+        work.keep((study.name, source.name), job)
 
 
-def test_a_new_kind_is_a_class_and_a_line(tmp_path, monkeypatch):
-    for module in ("experiment", "artifacts"):
-        registry = {**KINDS, "queries": QueriesStudy()}
+def count_queries(bench, job, progress):
+    progress.update(0.5)
+    return {"n_queries": bench.data(job.needs[0])[0].n_queries}
+
+
+def write_queries(study, done):
+    rows = [
+        Row(source.name, (Entry(done.read(study.name, source.name)[0]["n_queries"], 0),))
+        for source in study.sources
+    ]
+    table = Table(study.name, "Queries", "Dataset", ("queries",), (Group("", tuple(rows)),))
+    return done.section(study, [table])
+
+
+def test_a_new_kind_is_two_functions_and_a_line(tmp_path, monkeypatch):
+    for module in ("experiment", "reproduction"):
+        registry = {**KINDS, "queries": Kind(plan_queries, write_queries)}
         monkeypatch.setattr(f"countersample.study.{module}.KINDS", registry)
     path = tmp_path / "mine.toml"
     path.write_text(

@@ -1,7 +1,6 @@
 """What report.html says and how it is built, apart from what a browser makes of it."""
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,9 +10,9 @@ from html_pages import Page
 from made_report import made_report
 
 from countersample.study.claims import Verdict
+from countersample.study.grids import Grid
 from countersample.study.report import (
     Figure,
-    Link,
     Report,
     Section,
     SettingLine,
@@ -34,8 +33,8 @@ def page(report):
 
 
 def section_with(**parts):
-    section = Section("mine", "My study", "About it.", **parts)
-    return Report(title="A report", summary=("Short.",), verdicts=(), sections=(section,))
+    section = Section(Grid("mine", "My study", "About it.", "regret"), **parts)
+    return Report(title="A report", summary=("Short.",), sections=(section,))
 
 
 class TestPage:
@@ -70,9 +69,9 @@ class TestPage:
 
     def test_every_part_is_there(self, report, page):
         titles = [h["text"] for h in page.all("h2")]
-        studies = [section.title for section in report.sections]
+        studies = [section.grid.title for section in report.sections]
         assert titles == ["Summary", "The paper’s claims", "Beyond the paper", *studies,
-                          "The click logs", "How it was run"]  # fmt: skip
+                          "How it was run"]  # fmt: skip
         text = page.all("main")[0]["text"]
         assert all(expected in text for expected in (*report.summary, *report.commands, "3.11.2"))
 
@@ -85,18 +84,15 @@ class TestPage:
         nasty = '<b onclick="x">&</b></script><!--'
         group = Group(nasty, (Row(nasty, (Entry(1.0, note=nasty),)),))
         section = Section(
-            "mine",
-            nasty,
-            nasty,
-            paper=nasty,
+            Grid("mine", nasty, nasty, "regret", nasty),
             tables=(Table(nasty, nasty, nasty, (nasty,), (group,), (nasty,)),),
             notes=(nasty,),
-            files=(Link(nasty, nasty),),
+            files={nasty: [nasty]},
+            verdicts=(Verdict("mine", nasty, nasty, "paper", "in part", nasty),),
         )
         report = Report(
             nasty,
             (nasty,),
-            (Verdict("mine", nasty, nasty, "paper", "in part", nasty),),
             (section,),
             settings=(SettingLine(nasty, nasty, ""),),
             versions={nasty: nasty},
@@ -109,16 +105,17 @@ class TestPage:
 
 class TestVerdicts:
     def test_each_claim_has_its_verdict_on_every_dataset(self, report, page):
+        verdicts = [verdict for section in report.sections for verdict in section.verdicts]
         claims = [p["text"] for p in page.all("p", **{"class": "claim"})]
-        assert claims == list(dict.fromkeys(verdict.claim for verdict in report.verdicts))
+        assert claims == list(dict.fromkeys(verdict.claim for verdict in verdicts))
         chips = [e["text"].split(" ", 1) for e in page.elements if "chip" in e.get("class", "")]
-        assert [outcome for _, outcome in chips] == [v.outcome for v in report.verdicts]
+        assert [outcome for _, outcome in chips] == [v.outcome for v in verdicts]
         signs = {"confirmed": "✓", "in part": "◐", "not confirmed": "✗", "open": "○"}
         assert all(sign == signs[outcome] for sign, outcome in chips)
 
     def test_a_verdict_may_be_about_no_dataset(self):
         toy = Verdict("toy", "", "It is nearer.", "paper", "confirmed", "By 2.")
-        page = Page(render_report(replace(section_with(), verdicts=(toy,))))
+        page = Page(render_report(section_with(verdicts=(toy,))))
         items = [" ".join(li["text"].split()) for li in page.all("li")]
         assert "✓ confirmed By 2." in items
 
@@ -167,13 +164,13 @@ class TestHowItWasRun:
 
     def test_links_to_files_are_relative_and_quoted(self, page):
         hrefs = {a["text"]: a["href"] for a in page.all("a")}
-        assert hrefs["csv"] == "tables/optimizers-regret.csv"
-        assert hrefs["figure as PDF"] == "figures/optimizers%20%26%20more.pdf"
+        assert hrefs["csv"] == "tables/regret.csv"
+        assert hrefs["pdf"] == "figures/regret%20%26%20more.pdf"
 
     def test_formats_of_one_file_stand_together(self, page):
         items = [li["text"] for li in page.all("li")]
-        assert "tables/optimizers-regret: csv, tex" in items
-        assert "figure as PDF" in items
+        assert "tables/regret: csv, tex" in items
+        assert "every evaluation point as Parquet" in items
 
 
 class TestWriting:

@@ -16,13 +16,12 @@ from countersample._progress import Progress
 from countersample.data.dataset import stored_arrays
 from countersample.errors import CounterSampleError, DataError
 from countersample.study import stages
-from countersample.study.estimate import Speed, estimate
 from countersample.study.experiment import plan, read_experiment
 from countersample.study.jobs import Job
 from countersample.study.results import gather
 from countersample.study.runner import Tally, run, state_of
 from countersample.study.settings import SETTINGS
-from countersample.study.sources import find_source
+from countersample.study.sources import find_source, load_fold
 from countersample.study.store import Store
 
 
@@ -62,7 +61,6 @@ def test_every_job_is_listed_once_after_its_needs(experiment):
     assert counts == {
         "data": 1, "relevance": 1, "references": 1, "levels": 1,
         "clicks": 2 * 2,  # values × seeds
-        "diagnosis": 2,
         "tuning": 2 * 2,  # values × methods
         "run": 2 * 2 * 2,
     }  # fmt: skip
@@ -104,9 +102,8 @@ def test_results_of_another_version_are_stale(finished, monkeypatch):
     experiment, store, work = finished
     monkeypatch.setattr("countersample.study.jobs.RESULTS_VERSION", "next")
     state = state_of(experiment.work(), store)
-    contents = {job.content for job in work.jobs.values()}
-    assert {job.content for job in state.stale} == contents
-    assert [stale for stage, *_, stale in state.by_stage() if stage == "run"] == [8]
+    assert state.n_stale == len(work.jobs)
+    assert state.by_stage()["run"] == {"done": 0, "total": 8}
 
 
 # -- the runner ----------------------------------------------------------------------------------
@@ -157,7 +154,8 @@ def test_damaged_results_are_computed_again(finished, tmp_path):
         victim = max(files, key=lambda file: file.stat().st_size)
         victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
     copy.path(run_job).unlink()  # which needs data and clicks: else they are not read
-    assert {job.key for job in state_of(work, copy).damaged} == {job.key for job in damaged}
+    missing = state_of(work, copy).missing
+    assert {job.key for job in (*damaged, run_job)} <= {*missing}
     finish(experiment, copy)
     assert results(work, copy) == results(work, store)
 
@@ -206,37 +204,15 @@ def test_an_interrupt_stops_running_jobs(experiment, tmp_path, monkeypatch):
     assert "tuning" in done
 
 
-def test_progress_is_measured_in_expected_seconds(finished):
-    """A job that draws nothing may take long."""
+def test_progress_is_measured_in_draws(finished):
     _, _, work = finished
-    jobs = list(work.jobs.values())[:2]
+    tuning, run_job = jobs_of(work, "tuning")[0], jobs_of(work, "run")[0]
     reports = []
-    show = Progress(lambda what, share: reports.append((what, share)))
-    tally = Tally(jobs, show, {jobs[0].key: 90.0, jobs[1].key: 30.0})
-    assert jobs[0].draws == 0
-    tally.begin(jobs[0]).update(0.5)
-    assert reports[-1] == (f"0 of 2 jobs; {jobs[0].stage}: {jobs[0].title}", 45 / 120)
-    tally.end(jobs[0])
-    assert reports[-1] == ("1 of 2 jobs", 90 / 120)
-
-
-def test_the_estimate_has_every_job(finished):
-    _, store, work = finished
-    expected = estimate(work.jobs.values(), store, workers=2)
-    for key, job in work.jobs.items():
-        needs_time = job.stage in {"references", "clicks", "tuning", "run"}
-        assert (expected.by_job[key] > 0) == needs_time, job.stage
-    seconds = expected.by_job.values()
-    assert expected.seconds == max(sum(seconds) / 2, *seconds)
-
-
-def test_the_estimate_of_large_data_is_measured_on_a_part(tmp_path):
-    work = plan(["optimizers"], scale="small", datasets=["tiny"], settings={"queries": 6000}).work()
-    (data,) = jobs_of(work, "data")
-    speed = Speed(data, Store(tmp_path / "none"), 1)
-    assert sum(part.n_queries for part in speed._parts) == 2000
-    assert speed._scale == 3.0
-    assert not (tmp_path / "none").exists()
+    tally = Tally([tuning, run_job], Progress(lambda task, share: reports.append((task, share))))
+    tally.begin(run_job).update(0.5)
+    assert reports[-1] == (f"0 of 2 jobs; run: {run_job.title}", 0.25)  # both draw little
+    tally.end(run_job)
+    assert reports[-1] == ("1 of 2 jobs", 0.5)
 
 
 # -- the results folder --------------------------------------------------------------------------
@@ -306,18 +282,6 @@ def test_a_folder_takes_one_run_at_a_time(experiment, tmp_path):
     assert not store.is_locked()
 
 
-def test_a_full_disk_is_reported(experiment, tmp_path, monkeypatch):
-    store = Store(tmp_path / "out")
-    store.claim(experiment.identity())
-
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.write_text", full)
-    with pytest.raises(CounterSampleError, match=r"cannot be written: No space left on device"):
-        store.write(Job("run", "", {}, stages.run), {"a": 1})
-
-
 # -- data ----------------------------------------------------------------------------------------
 
 
@@ -325,10 +289,10 @@ def test_files_that_have_changed_are_rejected(tmp_path):
     path = tmp_path / "all.txt"
     save_letor(synthetic("tiny", n_queries=50, rng=0), path)
     (fold,) = find_source(str(path)).folds
-    assert [part.n_queries for part in fold.load()] == [35, 5, 10]  # one file is split
+    assert [part.n_queries for part in load_fold(fold.config)] == [35, 5, 10]  # one file is split
     save_letor(synthetic("tiny", n_queries=60, rng=0), path)
     with pytest.raises(DataError, match=r"all\.txt has changed"):
-        fold.load()
+        load_fold(fold.config)
 
 
 def test_every_fold_is_run(tmp_path):

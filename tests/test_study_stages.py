@@ -2,7 +2,6 @@
 
 import json
 import sys
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -45,18 +44,16 @@ def test_a_plateau_reaches_as_far_as_noise(rng):
 
 
 @pytest.mark.parametrize(
-    ("rate", "alike", "words"),
+    ("flag", "words"),
     [
-        (1e-2, (1e-2, 1e-2), ""),
-        (1e-3, (1e-3, 1e-3), "the smallest tried"),
-        (1.0, (1e-2, 1.0), "the largest tried, 0.01 to 1 alike"),
-        (1e-1, (1e-2, 1e-1), ""),
+        (RateFlag((1e-2, 1e-2), 1), ""),
+        (RateFlag((1e-3, 1e-3), 1, "smallest"), "the smallest tried"),
+        (RateFlag((1e-2, 1.0), 3, "largest"), "the largest tried, 0.01 to 1 alike"),
+        (RateFlag((1e-2, 1e-1), 2), ""),
     ],
 )
-def test_rates_are_flagged(rate, alike, words):
-    tried = [1e-3, 1e-2, 1e-1, 1.0]
-    tuning = {"learning_rate": rate, "alike": list(alike), "learning_rates": tried}
-    assert RateFlag.of(tuning).words == words
+def test_rates_are_flagged(flag, words):
+    assert flag.words == words
 
 
 def test_several_logs_choose_together(tmp_path):
@@ -67,7 +64,7 @@ def test_several_logs_choose_together(tmp_path):
         tunings = jobs_of(work, "tuning")
         assert all(len(job.needs) == logs for job in tunings)
         values[logs] = np.array([store.read(job)["ndcg"] for job in tunings])
-    bench = Workbench(store, threading.Event())
+    bench = Workbench(store)
     second = [
         stages.tune(bench, replace(job, needs=job.needs[1:]), Progress.of(None))["ndcg"]
         for job in tunings
@@ -101,14 +98,6 @@ def test_cells_and_rows_have_every_run(tmp_path):
     assert set(table.gamma) == {0.5, 1.0}
     np.testing.assert_allclose(table.best_ndcg - table.ndcg, table.regret, rtol=1e-12)
     assert set(table.version_countersample) == {versions()["countersample"]}
-
-
-def test_combinations_of_settings_have_their_own_rows(tmp_path):
-    grid = GRID.replace("[vary]", "[vary]\ntop = [2, 0]")
-    _, _, result, table = run_study(tmp_path, grid, seeds=1)
-    assert result.datasets == ("tiny, Items shown: 2", "tiny, Items shown: 0")
-    assert len(result.cells) == 2 * 2 * 2
-    assert set(zip(table.beside, table.top, strict=True)) == {("top=2", 2), ("top=0", 0)}
 
 
 def test_settings_reach_training_clicks_and_evaluation(tmp_path, monkeypatch):

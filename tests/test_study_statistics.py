@@ -50,7 +50,7 @@ class TestPaired:
         low, high = expected.confidence_interval(0.95)
         assert test.difference == pytest.approx((a - b).mean())
         assert test.p == pytest.approx(expected.pvalue)
-        assert test.half_width == pytest.approx((high - low) / 2)
+        assert test.half() == pytest.approx((high - low) / 2)
         assert test.effect == pytest.approx(expected.statistic / 3)  # t = d_z·√n
         assert test.n == 9
 
@@ -62,19 +62,19 @@ class TestPaired:
 
     def test_no_difference_at_all(self):
         test = paired_test([0.1, 0.2, 0.3], [0.1, 0.2, 0.3], make_runs(3))
-        assert (test.difference, test.half_width, test.p, test.effect) == (0, 0, 1, 0)
+        assert (test.difference, test.half(), test.p, test.effect) == (0, 0, 1, 0)
 
     @pytest.mark.parametrize("shift", [0.05, -0.05])
     def test_the_same_difference_everywhere(self, shift):
         a = np.array([0.1, 0.7, 0.3])
         test = paired_test(a + shift, a, make_runs(3))  # equal but for rounding
         assert test.difference == pytest.approx(shift)
-        assert (test.half_width, test.p, test.effect) == (0, 0, math.copysign(math.inf, shift))
+        assert (test.half(), test.p, test.effect) == (0, 0, math.copysign(math.inf, shift))
 
     def test_one_pair_is_no_test(self):
         test = paired_test([0.3], [0.2], make_runs(1))
         assert test.difference == pytest.approx(0.1)
-        assert np.isnan([test.half_width, test.p, test.effect]).all()
+        assert np.isnan([test.half(), test.p, test.effect]).all()
         assert test.n == 1
 
     @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=2, max_size=8))

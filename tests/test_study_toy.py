@@ -8,6 +8,8 @@ import pytest
 from conftest import SEED
 from scipy import stats
 
+from countersample import ClickLog
+from countersample.plans import Examples, make_plan
 from countersample.study.grids import COMPARED
 from countersample.study.toy import (
     OPTIMUM,
@@ -34,6 +36,12 @@ def toy(rng):
 @pytest.fixture(scope="module")
 def result():
     return run_toy(seed=SEED)
+
+
+def plan_of(toy, name):
+    samples = np.arange(50)
+    log = ClickLog(samples, np.zeros_like(samples), toy.propensity)
+    return make_plan(name, Examples.of(log, "click"))
 
 
 def slow_path(toy, samples, multipliers, rate):
@@ -64,7 +72,7 @@ def test_the_data_are_the_paper_s(rng):
 
 @pytest.mark.parametrize("name", PLANS)
 def test_descent_is_the_algorithm(toy, rng, name):
-    plan = toy.plan(name)
+    plan = plan_of(toy, name)
     samples = rng.integers(0, 50, (4, 30))
     fast = descend(
         toy.features[samples], toy.targets[samples], plan.multipliers[samples], np.full(4, 0.01)
@@ -75,7 +83,7 @@ def test_descent_is_the_algorithm(toy, rng, name):
 
 @pytest.mark.parametrize("name", PLANS)
 def test_two_steps_on_average_by_enumeration(toy, name):
-    plan = toy.plan(name)
+    plan = plan_of(toy, name)
     pairs = np.array(list(itertools.product(range(50), repeat=2)))
     ends = descend(toy.features[pairs], toy.targets[pairs], plan.multipliers[pairs], 0.02)[:, -1]
     probability = plan.probabilities[pairs].prod(axis=1)
@@ -89,18 +97,18 @@ def test_distances_are_those_of_a_slow_path():
     for draw in range(3):
         toy = make_toy(rng)
         for method in COMPARED:
-            plan = toy.plan(method.plan)
+            plan = plan_of(toy, method.plan)
             samples = plan.draw(STEPS, rng)
             for place, rate in enumerate((0.01, 0.05)):
                 path = slow_path(toy, samples, plan.multipliers, rate)
                 away = np.linalg.norm(path - OPTIMUM, axis=1)
                 # w̄ is the mean of the iterates before each of the 50 steps.
                 average = np.linalg.norm(path[:STEPS].mean(axis=0) - OPTIMUM)
-                numbers = [
-                    each[method.name][place, draw]
-                    for each in (result.distances, result.farthest, result.averages)
-                ]
-                assert numbers == pytest.approx([away[-1], away.max(), average], rel=1e-6)
+                name, at = method.name, (place, draw)
+                numbers = [result.distances[name][at], result.averages[name][at]]
+                assert numbers == pytest.approx([away[-1], average], rel=1e-6)
+                assert result.strayed[name][at] == (away.max() > START)
+                assert result.diverged[name][at] == (away[-1] > START)
 
 
 def test_table(result):
@@ -110,8 +118,8 @@ def test_table(result):
     expected = (
         [np.median(result.distances[name][2]) for name in names],
         [np.median(result.averages[name][2]) for name in names],
-        [100 * (result.farthest[name][2] > START).mean() for name in names],
-        [100 * (result.distances[name][2] > START).mean() for name in names],
+        [100 * result.strayed[name][2].mean() for name in names],
+        [100 * result.diverged[name][2].mean() for name in names],
     )
     for group, numbers in zip(table.groups, expected, strict=True):
         assert [row.label for row in group.rows] == names
@@ -128,17 +136,18 @@ def test_verdicts_on_the_draws(result):
     assert (diverging.outcome, diverging.source) == ("not confirmed", "beyond")
 
 
-def made(rng, sampled, weighted, farthest=(1.0, 1.0)):
+def make_result(rng, sampled, weighted, shares=(1.0, 1.0)):
     """A result with two learning rates: medians by rate, with noise that is symmetric exactly."""
     half = rng.normal(0, 0.3, (2, 2, 100))
     noise = np.exp(np.concatenate([half, -half], axis=2))
     distances = np.array([sampled, weighted])[:, :, None] * noise
     by_method = dict(zip(("CounterSample", "IPS-SGD"), distances, strict=True))
-    strays = {
-        name: np.maximum(d, np.where(np.arange(200) < 200 * share, 9.0, 0.0))
-        for (name, d), share in zip(by_method.items(), farthest, strict=True)
+    diverged = {name: runs > START for name, runs in by_method.items()}
+    strayed = {
+        name: runs | (np.arange(200) < 200 * share)
+        for (name, runs), share in zip(diverged.items(), shares, strict=True)
     }
-    return ToyResult((0.1, 0.3), by_method, by_method, strays)
+    return ToyResult((0.1, 0.3), by_method, by_method, strayed, diverged)
 
 
 @pytest.mark.parametrize(
@@ -152,23 +161,23 @@ def made(rng, sampled, weighted, farthest=(1.0, 1.0)):
     ],
 )
 def test_verdict_on_distances(rng, sampled, weighted, outcome):
-    nearer, average, *_ = toy_verdicts(made(rng, sampled, weighted))
+    nearer, average, *_ = toy_verdicts(make_result(rng, sampled, weighted))
     assert nearer.outcome == average.outcome == outcome
 
 
 @pytest.mark.parametrize(
-    ("farthest", "outcome"),
+    ("shares", "outcome"),
     [((0.1, 0.5), "confirmed"), ((0.5, 0.1), "not confirmed"), ((0.0, 0.0), "open")],
 )
-def test_verdict_on_straying(rng, farthest, outcome):
-    _, _, steadier, diverging = toy_verdicts(made(rng, (0.1, 0.1), (0.1, 0.1), farthest))
+def test_verdict_on_straying(rng, shares, outcome):
+    _, _, steadier, diverging = toy_verdicts(make_result(rng, (0.1, 0.1), (0.1, 0.1), shares))
     assert steadier.outcome == outcome
     assert diverging.evidence.startswith("At none of the learning rates tried")
 
 
 def test_the_tests_are_scipy_s_with_holm_by_hand(rng):
     for shift in np.linspace(0.85, 1, 10):
-        result = made(rng, (0.2 * shift, 0.2), (0.2, 0.2))
+        result = make_result(rng, (0.2 * shift, 0.2), (0.2, 0.2))
         ratios = np.log(result.distances["CounterSample"] / result.distances["IPS-SGD"])
         p = np.array([stats.wilcoxon(row).pvalue for row in ratios])
         adjusted = np.where(p == p.min(), 2 * p, np.maximum(2 * p.min(), p))

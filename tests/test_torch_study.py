@@ -17,9 +17,8 @@ from countersample import evaluate
 from countersample._progress import Progress
 from countersample.errors import CounterSampleError
 from countersample.plans import Examples, make_plan
-from countersample.study.artifacts import write_artifacts
-from countersample.study.estimate import estimate
 from countersample.study.experiment import plan
+from countersample.study.reproduction import write_artifacts
 from countersample.study.results import gather
 from countersample.study.runner import state_of
 from countersample.study.stages import Run
@@ -236,11 +235,6 @@ class TestAStudyOfNetworks:
             assert hidden in {0, 3}
             assert cell.n_diverged == 0
             assert np.isfinite(cell.ndcg).all()
-
-    def test_is_announced_with_its_time(self, finished):
-        _, store, work = finished
-        jobs = [job for job in work.jobs.values() if job.config.get("scorer") == "network"]
-        assert estimate(jobs, store, workers=1).seconds > 0
 
     def test_is_stopped_by_an_error_of_the_progress(self, rng):
         def show(_what, _share):

@@ -120,8 +120,7 @@ def claims(results: Path, /, *, data: tuple[str, ...] = (), out: p.OptionalOut =
     :param data: Only this dataset; may be repeated.
     :param out: A folder for the tables and figures; none by default.
     """
-    from countersample.study.artifacts import evaluate_file
-    from countersample.study.reproduction import summarize_findings
+    from countersample.study.reproduction import evaluate_file, summarize_findings
 
     evaluation = evaluate_file(results, data, out)
     for text in evaluation.left_out:

@@ -8,7 +8,7 @@ have. The problem is a small part of a log, so that a linear programme finds w*.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,21 +26,21 @@ from countersample.pages.charts import (
 from countersample.plans import Examples, make_plan
 from countersample.study.claims import State, Verdict, states_of
 from countersample.study.grids import COMPARED
-from countersample.study.jobs import Job, WorkList
-from countersample.study.kinds import Done, Drawing, Kind
+from countersample.study.jobs import Job
 from countersample.study.statistics import band, paired_test
 from countersample.study.tables import Entry, Group, Row, Table, column_title, show_number
 from countersample.theory import gradient_bounds, step_size, suboptimality_bound
 from countersample.training import train_many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.data import RankingDataset
-    from countersample.study.report import Section
+    from countersample.study.jobs import WorkList
+    from countersample.study.report import Done, Section
     from countersample.study.runner import Workbench
     from countersample.study.sources import Study
 
@@ -49,49 +49,43 @@ N_QUERIES = 40  # of the part of a log that is solved
 N_FEATURES = 10
 _IPS, _SAMPLED = (method.name for method in COMPARED)
 _NO_MARGIN = 0.0  # any difference counts
-_ARRAYS = ("excess", "bound")  # fields of `Bounds`
 
 
-class BoundsStudy(Kind):
-    """The theorems, measured on a small part of a log of each dataset."""
+def plan(study: Study, work: WorkList) -> None:
+    """Plan a measurement on the first fold of each dataset."""
+    for source in study.sources:
+        log = work.clicks(source.folds[0], study.config, 0)
+        config = {"steps": list(STEPS), "seeds": study.config.seeds}
+        job = Job("bounds", f"bounds on {source.name}", config, measure, (log,))
+        work.keep((study.name, source.name), job)
 
-    name = "bounds"
 
-    def plan(self, study: Study, work: WorkList) -> None:
-        """Plan a measurement on the first fold of each dataset."""
-        for source in study.sources:
-            log = work.clicks(source.folds[0], study.config, 0)
-            config = {"steps": list(STEPS), "seeds": study.config.seeds}
-            job = Job("bounds", f"bounds on {source.name}", config, measure, (log,))
-            work.keep((study.name, source.name), job)
-
-    def write_up(self, study: Study, done: Done) -> Section:
-        """Write the table, the figure and the verdicts."""
-        results = {
-            source.name: Bounds.from_dict(done.read(study.name, source.name)[0])
-            for source in study.sources
-        }
-        draw_bounds(results, done.figures / study.name)
-        drawing = Drawing(
-            study.name,
-            "Measured suboptimality and the bounds of the theorems against steps",
-            "Measured suboptimality (with intervals) and the bounds of Theorems 1 and 3.",
-        )
-        verdicts = [each for item in results.items() for each in bounds_verdicts(*item)]
-        tables = (bounds_table(results),)
-        return done.section(study, tables, (drawing,), verdicts=tuple(verdicts))
+def write_up(study: Study, done: Done) -> Section:
+    """Write the table, the figure and the verdicts."""
+    results = {}
+    for source in study.sources:
+        (values,) = done.read(study.name, source.name)
+        results[source.name] = Bounds(**values)
+    draw_bounds(results, done.figures / study.name)
+    picture = (
+        study.name,
+        "Measured suboptimality and the bounds of the theorems against steps",
+        "Measured suboptimality (with intervals) and the bounds of Theorems 1 and 3.",
+    )
+    verdicts = [each for item in results.items() for each in bounds_verdicts(*item)]
+    return done.section(study, [bounds_table(results)], [picture], verdicts=tuple(verdicts))
 
 
 # -- measuring -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Bounds:
-    """Measured suboptimality and the bounds, by method."""
+    """Measured suboptimality and the bounds, by method: plain values, as they are stored."""
 
-    steps: tuple[int, ...]  # T
-    excess: Mapping[str, Floats]  # (n_steps, n_seeds): R(w̄_T) − R(w*) of each run
-    bound: Mapping[str, Floats]  # (n_steps,): B·m·G / √T
+    steps: Sequence[int]  # T
+    excess: Mapping[str, Sequence[Sequence[float]]]  # (n_steps, n_seeds): R(w̄_T) − R(w*) per run
+    bound: Mapping[str, Sequence[float]]  # (n_steps,): B·m·G / √T
     max_multiplier: Mapping[str, float]  # m: M for IPS-SGD, M̄ for CounterSample
     radius: float  # B
     gradient_bound: float  # G
@@ -100,21 +94,6 @@ class Bounds:
     n_queries: int  # the size of the problem
     n_features: int
     n_clicks: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON; `from_dict` takes them back."""
-        values = vars(self)
-        return values | {name: _map(values[name], np.ndarray.tolist) for name in _ARRAYS}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Bounds:
-        """Return the bounds from the values of `to_dict`."""
-        arrays = {name: _map(values[name], np.array) for name in _ARRAYS}
-        return cls(**{**values, **arrays, "steps": tuple(values["steps"])})
-
-
-def _map(by_method: Mapping[str, Any], convert: Callable[[Any], Any]) -> dict[str, Any]:
-    return {method: convert(value) for method, value in by_method.items()}
 
 
 class Hinges(NamedTuple):
@@ -173,11 +152,7 @@ def minimiser(problem: Hinges) -> Floats:
 
 
 def small_problem(
-    dataset: RankingDataset,
-    log: ClickLog,
-    *,
-    n_queries: int = N_QUERIES,
-    n_features: int = N_FEATURES,
+    dataset: RankingDataset, log: ClickLog, n_queries: int = N_QUERIES, n_features: int = N_FEATURES
 ) -> tuple[RankingDataset, ClickLog]:
     """Return the first queries with clicks, the features that vary most in them, and their clicks.
 
@@ -211,31 +186,28 @@ def measure_bounds(
     """
     part, clicks = small_problem(dataset, log)
     problem = hinges(part, clicks)
-    best = minimiser(problem)
+    optimum = minimiser(problem)
+    least = problem.risk(optimum)
     examples = Examples.of(clicks, "click")
-    radius = float(np.linalg.norm(best))
+    radius = float(np.linalg.norm(optimum))
     longest = float(gradient_bounds(part, examples).max())
-    largest, bound, excess = {}, {}, {}
-    for name, plan_name in ((method.name, method.plan) for method in COMPARED):
-        plan = make_plan(plan_name, examples)
-        largest[name] = plan.max_multiplier
-        problem_size = {
-            "max_multiplier": plan.max_multiplier, "gradient_bound": longest, "radius": radius
-        }  # fmt: skip
-        bounds, measurements = [], []
+    multipliers, bound = {}, {}
+    excess: dict[str, list[list[float]]] = {}
+    for method in COMPARED:
+        largest = make_plan(method.plan, examples).max_multiplier
+        size = {"max_multiplier": largest, "gradient_bound": longest, "radius": radius}
+        multipliers[method.name] = largest
+        bound[method.name] = [suboptimality_bound(**size, steps=n_steps) for n_steps in steps]
+        excess[method.name] = []
         for n_steps in steps:
-            bounds.append(suboptimality_bound(**problem_size, steps=n_steps))
             runs = train_many(
-                part, clicks, methods=[plan_name], steps=n_steps, seeds=seeds, workers=1,
-                learning_rates=[step_size(**problem_size, steps=n_steps)],
+                part, clicks, methods=[method.plan], steps=n_steps, seeds=seeds, workers=1,
+                learning_rates=[step_size(**size, steps=n_steps)],
             )  # fmt: skip
-            measurements.append(
-                [problem.risk(run.average_coef) - problem.risk(best) for run in runs]
-            )
-        bound[name], excess[name] = np.array(bounds), np.array(measurements)
+            excess[method.name].append([problem.risk(run.average_coef) - least for run in runs])
     return Bounds(
-        tuple(steps), excess, bound, largest, radius, longest,
-        problem.risk(best), problem.risk(np.zeros_like(best)),
+        tuple(steps), excess, bound, multipliers, radius, longest,
+        least, problem.risk(np.zeros_like(optimum)),
         part.n_queries, part.n_features, round(clicks.n_clicks),
     )  # fmt: skip
 
@@ -245,7 +217,7 @@ def measure(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
     (log,) = job.needs
     steps, seeds = job.config["steps"], range(job.config["seeds"])
     train_set, _vali, _test = bench.data_of(log)
-    return measure_bounds(train_set, bench.clicks(log), steps=steps, seeds=seeds).to_dict()
+    return asdict(measure_bounds(train_set, bench.clicks(log), steps=steps, seeds=seeds))
 
 
 # -- table, verdicts, figure ---------------------------------------------------------------------
@@ -253,12 +225,12 @@ def measure(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
 
 def bounds_table(results: Mapping[str, Bounds]) -> Table:
     """Return a table of measured suboptimality and bounds: a group per dataset, a column per T."""
-    (steps,) = {result.steps for result in results.values()}
+    (steps,) = {tuple(result.steps) for result in results.values()}
     groups, notes = [], ["±: half the width of the 95 % interval of the mean over runs."]
     for dataset, result in results.items():
         rows = []
-        for name, excess in result.excess.items():
-            bound = result.bound[name]
+        for name in (_IPS, _SAMPLED):
+            excess, bound = np.array(result.excess[name]), np.array(result.bound[name])
             ratios = bound / excess.mean(axis=1)
             rows += [
                 Row(f"{name}, measured", tuple(Entry.of_sample(runs, None) for runs in excess)),
@@ -266,7 +238,7 @@ def bounds_table(results: Mapping[str, Bounds]) -> Table:
                 Row("bound / measured", tuple(Entry(float(r), 1) for r in ratios)),
             ]
         groups.append(Group(dataset, tuple(rows)))
-        largest, mean = _weights(result)
+        largest, mean = (result.max_multiplier[name] for name in (_IPS, _SAMPLED))
         notes.append(
             f"{dataset}: {result.n_clicks:,} clicks on {result.n_queries} queries with "
             f"{result.n_features} features; M = {show_number(largest)}, "
@@ -274,24 +246,15 @@ def bounds_table(results: Mapping[str, Bounds]) -> Table:
             f"G = {show_number(result.gradient_bound)}; R(0) − R(w*) = "
             f"{show_number(result.start - result.best)}."
         )
-    return Table(
-        "bounds",
-        "Theorems 1 and 3: R(w̄_T) − R(w*), measured and bounded by B·m·G/√T",
-        "Steps T",
-        tuple(map(column_title, steps)),
-        tuple(groups),
-        tuple(notes),
-    )
-
-
-def _weights(result: Bounds) -> tuple[float, float]:
-    """Return M and M̄."""
-    return result.max_multiplier[_IPS], result.max_multiplier[_SAMPLED]
+    title = "Theorems 1 and 3: R(w̄_T) − R(w*), measured and bounded by B·m·G/√T"
+    columns = tuple(map(column_title, steps))
+    return Table("bounds", title, "Steps T", columns, tuple(groups), tuple(notes))
 
 
 def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
     """Compare the theorems with the measurements on a dataset; each step count is a setting."""
-    means = {name: excess.mean(axis=1) for name, excess in result.excess.items()}
+    excess = {name: np.array(runs) for name, runs in result.excess.items()}
+    bound = {name: np.array(numbers) for name, numbers in result.bound.items()}
 
     def compare(first: Floats, second: Floats) -> list[State]:
         """Return whether the first are below the second, paired by seed, per step count."""
@@ -299,12 +262,17 @@ def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
         tests = [paired_test(a, b, seeds) for a, b in zip(first, second, strict=True)]
         return states_of(tests, "lower", _NO_MARGIN)
 
-    runs = np.vstack([result.excess[name] for name in means])
-    bounds = np.concatenate([result.bound[name] for name in means])
-    slack = {name: result.bound[name] / means[name] for name in means}
-    largest, mean = _weights(result)
+    runs, bounds = np.vstack([*excess.values()]), np.concatenate([*bound.values()])
+    below = compare(runs, np.broadcast_to(bounds[:, np.newaxis], runs.shape))
+    slack = {name: bound[name] / runs.mean(axis=1) for name, runs in excess.items()}
+    times = "; ".join(
+        f"{name}'s bound is {show_number(float(s.min()))} to {show_number(float(s.max()))} times "
+        "the measurement"
+        for name, s in slack.items()
+    )
+    largest, mean = (result.max_multiplier[name] for name in (_IPS, _SAMPLED))
     ratio = largest / mean
-    ours, other = (float(means[name][-1]) for name in (_SAMPLED, _IPS))
+    ours, other = (float(excess[name][-1].mean()) for name in (_SAMPLED, _IPS))
     where = ("bounds", dataset)
     return [
         Verdict.of(
@@ -312,13 +280,8 @@ def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
             "The measured suboptimality of both methods is below the bound, whatever the number of "
             "steps.",
             "paper",
-            compare(runs, np.broadcast_to(bounds[:, np.newaxis], runs.shape)),
-            "; ".join(
-                f"{name}'s bound is {show_number(float(s.min()))} to {show_number(float(s.max()))} "
-                "times the measurement"
-                for name, s in slack.items()
-            )
-            + ".",
+            below,
+            f"{times}.",
         ),
         Verdict.of(
             where,
@@ -332,7 +295,7 @@ def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
             where,
             f"At the theorems' step sizes, {_SAMPLED} is nearer to the optimum than {_IPS}.",
             "beyond",
-            compare(result.excess[_SAMPLED], result.excess[_IPS]),
+            compare(excess[_SAMPLED], excess[_IPS]),
             f"After {column_title(result.steps[-1])} steps {show_number(ours)} against "
             f"{show_number(other)}, {show_number(other / ours)} times nearer.",
         ),
@@ -348,7 +311,7 @@ def draw_bounds(results: Mapping[str, Bounds], stem: Path) -> None:
         for method in COMPARED:
             colour, dash = style_of(*method.look)
             bound = result.bound[method.name]
-            mean, low, high = band(result.excess[method.name].T)
+            mean, low, high = band(np.array(result.excess[method.name]).T)
             axes.errorbar(result.steps, mean, high - mean, color=colour, ls=dash, lw=1.5,
                           marker="o", ms=3.5, capsize=2, elinewidth=0.9,
                           label=f"{method.name}, measured")  # fmt: skip

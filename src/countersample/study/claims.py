@@ -32,6 +32,8 @@ from itertools import combinations
 from math import isnan
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
+import numpy as np
+
 from countersample.options import CONFIDENCE
 from countersample.study.grids import PAPER_DATASETS, TESTS
 from countersample.study.settings import PAPER, metric_title
@@ -46,7 +48,7 @@ from countersample.study.statistics import (
 from countersample.study.tables import column_title, show_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from countersample.study.grids import Claim, ClaimTest, Direction, Value
     from countersample.study.results import Cell, StudyResult
@@ -74,8 +76,7 @@ class State(IntEnum):
 class Comparison:
     """One of the comparisons that a claim rests on."""
 
-    first: float  # the two means
-    second: float
+    means: tuple[float, ...]  # the two means
     names: tuple[str, str]  # of the two: "for CounterSample", or "at 1.5"
     test: PairedTest  # of the first minus the second
     cells: tuple[Cell, ...]  # the cells compared
@@ -100,22 +101,14 @@ def states_of(tests: Sequence[PairedTest], direction: Direction, margin: float) 
         holds = [test.p_within(margin) for test in tests]
         opposite = [test.p_beyond(margin) for test in tests]
         absent = [1.0] * len(tests)
-    elif direction == "lower":
-        holds = [2 * test.p_below(0) for test in tests]
-        opposite = [2 * test.p_above(0) for test in tests]
-        absent = [2 * test.p_above(-margin) for test in tests]
     else:
-        holds = [2 * test.p_above(0) for test in tests]
-        opposite = [2 * test.p_below(0) for test in tests]
-        absent = [2 * test.p_below(margin) for test in tests]
-    significant = zip(*(holm(p) < SIGNIFICANT for p in (holds, opposite, absent)), strict=True)
-    return [
-        State.HOLDS if holds_here
-        else State.OPPOSITE if is_opposite
-        else State.ABSENT if is_absent
-        else State.OPEN
-        for holds_here, is_opposite, is_absent in significant
-    ]  # fmt: skip
+        below = [test if direction == "lower" else test.reversed() for test in tests]
+        holds = [2 * test.p_below(0) for test in below]
+        opposite = [2 * test.p_above(0) for test in below]
+        absent = [2 * test.p_above(-margin) for test in below]
+    shown = [holm(p) < SIGNIFICANT for p in (holds, opposite, absent)]
+    states = np.select(shown, [State.HOLDS, State.OPPOSITE, State.ABSENT], State.OPEN)
+    return [State(state) for state in states]
 
 
 def outcome_of(states: Iterable[int], *, majority: bool = False) -> Outcome:
@@ -194,12 +187,9 @@ def evaluate_claims(result: StudyResult) -> list[Verdict]:
     for claim in grid.claims:
         claim.check([method.name for method in grid.methods], grid.values)
         test = TESTS[claim.test]
-        datasets = [
-            name for name in result.datasets
-            if not claim.on or PAPER_DATASETS.get(name) == claim.on
-        ]  # fmt: skip
+        on = [d for d in result.datasets if not claim.on or PAPER_DATASETS.get(d) == claim.on]
         is_majority = test.compares == "cases"
-        groups = [datasets] if is_majority and datasets else [[dataset] for dataset in datasets]
+        groups = [on] if is_majority and on else [[dataset] for dataset in on]
         for group in groups:
             comparisons = [each for dataset in group for each in _compare(claim, result, dataset)]
             states = states_of([each.test for each in comparisons], test.direction, claim.smallest)
@@ -229,9 +219,9 @@ def _compare(claim: Claim, result: StudyResult, dataset: str) -> list[Comparison
         by_method = test.compares == "methods"
         first, second = (f"for {n}" if by_method else f"at {column_title(v)}" for n, v in pair)
         runs = common_runs(*cells)
-        means = [float(independent(sample, runs).mean()) for sample in samples]
+        means = tuple(float(independent(sample, runs).mean()) for sample in samples)
         paired = paired_test(samples[0], samples[1], runs)
-        comparisons.append(Comparison(means[0], means[1], (first, second), paired, tuple(cells)))
+        comparisons.append(Comparison(means, (first, second), paired, tuple(cells)))
     return comparisons
 
 
@@ -299,55 +289,47 @@ def describe_evidence(
 ) -> str:
     """Return the differences of a claim, and at how many settings they show what."""
     number = partial(show_number, digits=test.quantity.digits)
-    differences = [each.test.difference for each in comparisons]
     first, second = comparisons[0].names
-    is_one = len(comparisons) == 1
-    if not is_one and test.compares != "methods":
-        second = "elsewhere"
-        first = "" if test.compares == "pairs" else first
-    names = f"{first} minus {second}" if first else "at one setting minus another"
-    text = f"{test.quantity.words} {names} is "
+    is_one, is_same = len(comparisons) == 1, test.direction == "same"
     if is_one:
-        one = comparisons[0]
-        text += f"{number(one.first)} − {number(one.second)} = {number(differences[0])}"
-        text += _describe_test(one.test, test, number)
+        (one,) = comparisons
+        numbers = f"{number(one.means[0])} − {number(one.means[1])} = {number(one.test.difference)}"
+        if not isnan(one.test.p):
+            confidence = 0.9 if is_same else CONFIDENCE
+            half = one.test.half(confidence)
+            low, high = number(one.test.difference - half), number(one.test.difference + half)
+            numbers += f", {100 * confidence:.0f} % interval {low} to {high}"
+            p = "p < 0.001" if one.test.p < 0.001 else f"p = {one.test.p:.2g}"
+            numbers += "" if is_same else f", {p}"
     else:
-        place = _PLACES.get(test.compares, "settings")
-        text += f"{number(min(differences))} to {number(max(differences))}"
-        text += f" at {len(comparisons)} {place}"
+        differences = [each.test.difference for each in comparisons]
+        numbers = f"{number(min(differences))} to {number(max(differences))} at "
+        numbers += f"{len(comparisons)} {_PLACES.get(test.compares, 'settings')}"
+        second = second if test.compares == "methods" else "elsewhere"
+    names = f"{first} minus {second}"
+    if not is_one and test.compares == "pairs":
+        names = "at one setting minus another"
+    text = f"{test.quantity.title} {names} is {numbers}"
+    cells = {id(cell): cell for each in comparisons for cell in each.cells}.values()
+    n_diverged, n_runs = sum(c.n_diverged for c in cells), sum(len(c.runs) for c in cells)
+    end = (
+        f" {n_diverged} of {n_runs} runs diverged; they count, with nDCG@10 of 0 from there on."
+        if n_diverged
+        else ""
+    )
     if any(isnan(each.test.p) for each in comparisons):
-        return f"{text}. One run is too few for a test.{_describe_divergence(comparisons)}"
+        return f"{text}. One run is too few for a test.{end}"
     opposite = {"lower": "higher", "higher": "lower", "same": f"beyond ±{number(margin)}"}
     words = {
-        State.HOLDS: f"within ±{number(margin)}" if test.direction == "same" else test.direction,
+        State.HOLDS: f"within ±{number(margin)}" if is_same else test.direction,
         State.OPPOSITE: opposite[test.direction],
         State.ABSENT: f"not {test.direction} by {number(margin)} or more",
         State.OPEN: "open",
     }
     counts = Counter(states)
     shares = [
-        words[state] if is_one else f"{words[state]} at {counts[state]}"
-        for state in words if counts[state]
-    ]  # fmt: skip
-    return f"{text}: {', '.join(shares)}.{_describe_divergence(comparisons)}"
-
-
-def _describe_test(paired: PairedTest, test: ClaimTest, number: Callable[[float], str]) -> str:
-    """Return the interval and p of one comparison; a claim of equality has a 90 % interval."""
-    if isnan(paired.p):
-        return ""
-    confidence = 0.9 if test.direction == "same" else CONFIDENCE
-    half = paired.half(confidence)
-    low, high = number(paired.difference - half), number(paired.difference + half)
-    p = "p < 0.001" if paired.p < 0.001 else f"p = {paired.p:.2g}"
-    text = f", {100 * confidence:.0f} % interval {low} to {high}"
-    return text if test.direction == "same" else f"{text}, {p}"
-
-
-def _describe_divergence(comparisons: Sequence[Comparison]) -> str:
-    cells = {id(cell): cell for each in comparisons for cell in each.cells}.values()
-    n_diverged = sum(cell.n_diverged for cell in cells)
-    if not n_diverged:
-        return ""
-    n_runs = sum(len(cell.runs) for cell in cells)
-    return f" {n_diverged} of {n_runs} runs diverged; they count, with nDCG@10 of 0 from there on."
+        title if is_one else f"{title} at {counts[state]}"
+        for state, title in words.items()
+        if counts[state]
+    ]
+    return f"{text}: {', '.join(shares)}.{end}"

@@ -55,6 +55,7 @@ _CAPTION = (
     "Lines are means over click logs, in 95 % intervals; the diamond is a ranker with default "
     "options; curves.csv has the numbers."
 )
+_FACTS = ("n_queries", "n_items", "n_features", "fingerprint")
 _BY_QUERY = "CounterSample by query"
 _MIN_FALL = 0.002  # of nDCG@10 from a curve's highest point to its end that is explained
 
@@ -66,12 +67,7 @@ class Demo:
     result: StudyResult  # of one dataset and one setting
     config: ExperimentConfig
     is_user_data: bool  # whether the data is the user's
-    n_queries: int  # these three are of the training data
-    n_items: int
-    n_features: int
-    max_weight: float  # M of the first click log
-    mean_weight: float  # and its M̄
-    fingerprint: str  # of the training data
+    facts: Mapping[str, Any]  # sizes and fingerprint of the training data, weights of the first log
     default_steps: int  # of the longest training of a ranker with default options
     relevance: str  # a sentence on the smallest relevant grade, and how many items reach it
     warnings: tuple[str, ...] = ()  # if too few do
@@ -79,14 +75,8 @@ class Demo:
 
     @property
     def cells(self) -> dict[str, Cell]:
-        """The runs of each method, by its name."""
+        """The runs of each method."""
         return {method: cell for (_, method, _), cell in self.result.cells.items()}
-
-    @property
-    def best(self) -> float:
-        """nDCG@10 of w*, trained on all labels."""
-        (best,) = self.result.best.values()
-        return best
 
     @property
     def default_ndcg(self) -> Floats:
@@ -94,53 +84,48 @@ class Demo:
         (values,) = self.result.nothing_set.values()
         return values
 
-    @property
-    def policy(self) -> float:
-        """nDCG@10 of the logging policy."""
-        (policy,) = self.result.policy.values()
-        return policy
-
     def steps_to(self, method: str, share: float = 0.99) -> int | None:
         """Return the first point at which the mean curve has this share of the best mean of all."""
-        target = share * max(cell.mean_curve.max() for cell in self.cells.values())
+        target = share * max(cell.ndcg.mean(axis=0).max() for cell in self.cells.values())
         cell = self.cells[method]
-        reached = np.flatnonzero(cell.mean_curve >= target)
-        return int(cell.drawn[reached[0]]) // self.config.batch_size if len(reached) else None
+        points = np.flatnonzero(cell.ndcg.mean(axis=0) >= target)
+        return int(cell.drawn[points[0]]) // self.config.batch_size if len(points) else None
 
     def steps_per_second(self, method: str) -> float:
         """Return the speed of the fastest run, on one core."""
         return self.config.steps() / float(self.cells[method].seconds.min())
 
     def story(self) -> list[str]:
-        """Describe in paragraphs what was done."""
-        config = self.config
+        """Describe the simulation and its results in paragraphs."""
+        config, facts = self.config, self.facts
+        (best,), (policy,) = self.result.best.values(), self.result.policy.values()
         data = "your data" if self.is_user_data else "synthetic data of the shape of Yahoo's"
         rank = f"(r + {config.bias_offset})" if config.bias_offset else "r"
         noise = "one in ten" if config.noise == 0.1 else f"{100 * config.noise:g} %"
         return [
             (
                 f"{config.seeds} logs of {config.clicks:,} clicks each were simulated on {data}: "
-                f"{self.n_queries:,} queries, {self.n_items:,} items, {self.n_features} features. "
-                "The rankings shown came from a ranker trained on "
+                f"{facts['n_queries']:,} queries, {facts['n_items']:,} items, "
+                f"{facts['n_features']} features. The rankings shown came from a ranker trained on "
                 f"{100 * config.policy_fraction:g} % of the queries; users examine rank r with "
                 f"probability (1/{rank})^{config.gamma:g} and click {noise} of the "
                 f"items that are not relevant. {self.relevance}"
             ),
             *(f"Warning: on {text}." for text in self.warnings),
             (
-                f"The logging ranker has nDCG@10 {self.policy:.4f}, one trained on all labels "
-                f"{self.best:.4f}. A click weighs up to M = {self.max_weight:.0f}, on average M̄ = "
-                f"{self.mean_weight:.2f}."
+                f"The logging ranker has nDCG@10 {policy:.4f}, one trained on all labels "
+                f"{best:.4f}. A click weighs up to M = {facts['max_weight']:.0f}, on average M̄ = "
+                f"{facts['mean_weight']:.2f}."
             ),
-            *self._falls(),
+            *self._explain_fall(),
         ]
 
-    def _falls(self) -> list[str]:
+    def _explain_fall(self) -> list[str]:
         """Explain why the curve of training by query falls after its highest point, if it does."""
         cell = self.cells.get(_BY_QUERY)
-        if cell is None or cell.mean_curve.max() - cell.mean_curve[-1] < _MIN_FALL:
+        curve = np.zeros(1) if cell is None else cell.ndcg.mean(axis=0)
+        if cell is None or curve.max() - curve[-1] < _MIN_FALL:
             return []
-        curve = cell.mean_curve
         steps = int(cell.drawn[curve.argmax()]) // self.config.batch_size
         text = (
             f"{_BY_QUERY} has its highest nDCG@10, {curve.max():.4f}, after {steps:,} steps, and "
@@ -168,7 +153,7 @@ class Demo:
         speed_up = (ips_steps or self.config.steps()) / steps if steps else 0.0
         return [
             method + (f" ({cell.n_diverged} diverged)" if cell.n_diverged else ""),
-            f"{cell.mean_curve[-1]:.4f}",
+            f"{cell.final.mean():.4f}",
             f"{regrets.mean():.2f} ± {interval(regrets):.2f}",
             f"{steps:,}" if steps else "not reached",
             f"{steps / self.steps_per_second(method):.2f}" if steps else "–",
@@ -184,16 +169,16 @@ class Demo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON."""
-        names = ("n_queries", "n_items", "n_features", "max_weight", "mean_weight", "fingerprint")
+        (best,), (policy,) = self.result.best.values(), self.result.policy.values()
         return {
-            "settings": asdict(self.config) | {name: getattr(self, name) for name in names},
+            "settings": asdict(self.config) | dict(self.facts),
             "relevance": self.relevance,
             "warnings": list(self.warnings),
-            "full_supervision": self.best,
-            "logging_policy": self.policy,
+            "full_supervision": best,
+            "logging_policy": policy,
             "methods": {
                 method: {
-                    "ndcg@10": float(cell.mean_curve[-1]),
+                    "ndcg@10": float(cell.final.mean()),
                     "regret": cell.regrets.tolist(),
                     "steps_to_99_percent": self.steps_to(method),
                     "steps_per_second": self.steps_per_second(method),
@@ -232,17 +217,14 @@ def run_demo(
         run(work.jobs.values(), store, workers=workers, progress=progress)
         by_stage = {job.stage: job for job in reversed(work.jobs.values())}  # the first of each
         train_set = store.data(by_stage["data"])[0]
-        weights = store.read(by_stage["diagnosis"])
+        first_run = store.read(by_stage["run"])
+        facts = {name: getattr(train_set, name) for name in _FACTS}
+        facts |= {name: first_run[name] for name in ("max_weight", "mean_weight")}
         return Demo(
             result=gather(study, work, store),
             config=study.config,
             is_user_data=bool(data),
-            n_queries=train_set.n_queries,
-            n_items=train_set.n_items,
-            n_features=train_set.n_features,
-            max_weight=weights["max_weight"],
-            mean_weight=weights["mean_weight"],
-            fingerprint=train_set.fingerprint,
+            facts=facts,
             default_steps=store.read(by_stage["ranker"])["steps"],
             relevance=store.read(by_stage["relevance"])["sentence"],
             warnings=tuple(gather_warnings(work.jobs.values(), store)),
@@ -254,6 +236,7 @@ def write_demo(demo: Demo, folder: Path, *, command: str) -> None:
     """Write curves.png (and .svg, .pdf), curves.csv and index.html into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     cell = next(iter(demo.cells.values()))  # all have the same runs
+    fingerprint = demo.facts["fingerprint"]
     mark = Mark(DEFAULT_RANKER, demo.default_steps, *mean_band(demo.default_ndcg, cell))
     figure = draw_panels(demo.result, folder / "curves", mark=mark)
     page = pages.render_page(
@@ -265,7 +248,7 @@ def write_demo(demo: Demo, folder: Path, *, command: str) -> None:
             pages.table(HEADER, demo.rows(), caption="Every method at its best learning rate"),
             pages.paragraphs(NOTES),
             pages.section("To repeat it", pages.code(command), name="repeat"),
-            pages.paragraphs([f"countersample {__version__}; dataset {demo.fingerprint}."]),
+            pages.paragraphs([f"countersample {__version__}; dataset {fingerprint}."]),
         ],
         kind="countersample demo",
     )

@@ -1,6 +1,6 @@
 """Studies at a scale, on datasets: planned, or read from a results folder.
 
-A kind of study is a class (see `countersample.study.kinds.Kind`) and one line in `KINDS`.
+A kind of study is two functions and one line in `KINDS`.
 """
 
 from __future__ import annotations
@@ -9,32 +9,42 @@ from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from countersample._environment import MissingExtraError
 from countersample._json import check_schema
 from countersample._params import choice
-from countersample.errors import DataError
-from countersample.study import grids
-from countersample.study.bounds import BoundsStudy
+from countersample.errors import DataError, ParameterError
+from countersample.study import bounds, grids, kinds, toy, weights
 from countersample.study.grids import Grid, ScaleName  # noqa: TC001 (msgspec reads them)
 from countersample.study.jobs import WorkList
-from countersample.study.kinds import DatasetsStudy, Kind, RegretStudy
 from countersample.study.settings import PAPER
 from countersample.study.sources import Fold, Source, Study, find_source
 from countersample.study.store import FORMAT, IDENTITY
-from countersample.study.toy import ToyStudy
-from countersample.study.weights import WeightsStudy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from countersample.study.report import Done, Section
+
+
+class Kind(NamedTuple):
+    """A kind of study: it plans jobs, and writes a section of the report from their results."""
+
+    plan: Callable[[Study, WorkList], None]
+    write_up: Callable[[Study, Done], Section]
+    takes_data: bool = True  # whether it has datasets
+
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
-        kind.name: kind
-        for kind in (RegretStudy(), DatasetsStudy(), WeightsStudy(), ToyStudy(), BoundsStudy())
+        "regret": Kind(kinds.plan_regret, kinds.write_regret),
+        "datasets": Kind(kinds.plan_datasets, kinds.write_datasets),
+        "propensities": Kind(weights.plan, weights.write_up),
+        "toy": Kind(lambda *_: None, toy.write_up, takes_data=False),
+        "bounds": Kind(bounds.plan, bounds.write_up),
     }
 )
 
@@ -71,26 +81,76 @@ class Experiment:
 
     def identity(self, command: str = "") -> dict[str, Any]:
         """Return plain values that identify this experiment, begun by a command."""
-        return {
-            "format": FORMAT,
-            "scale": self.scale,
-            "grids": {
-                study.name: {
-                    "grid": msgspec.to_builtins(study.grid),
-                    "config": asdict(study.config),
-                    "folds": [asdict(fold) for source in study.sources for fold in source.folds],
-                    "command": command,
-                }
-                for study in self.studies
-            },
+        entries = {
+            study.name: StudyEntry(
+                study.grid,
+                asdict(study.config),
+                [fold for source in study.sources for fold in source.folds],
+                command,
+            )
+            for study in self.studies
         }
+        return {"format": FORMAT, "scale": self.scale, "grids": msgspec.to_builtins(entries)}
+
+
+class StudyEntry(msgspec.Struct):
+    """A study in `study.json`."""
+
+    grid: Grid
+    config: dict[str, Any]
+    folds: list[Fold]
+    command: str
+
+
+class Identity(msgspec.Struct):
+    """The content of `study.json`."""
+
+    scale: ScaleName
+    grids: dict[str, StudyEntry]
+
+
+def read_experiment(identity: Mapping[str, Any]) -> Experiment:
+    """Return the experiment of a results folder from its identity (see `Experiment.identity`).
+
+    Raises
+    ------
+    DataError
+        For values that describe no study. The file is checked like a grid: anyone may write it.
+    """
+    try:
+        content = check_schema(dict(identity), Identity, "the folder")
+        studies = tuple(_read_study(name, entry) for name, entry in content.grids.items())
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{IDENTITY} does not describe a study ({error}): begin anew, in another folder"
+        ) from error
+    return Experiment(content.scale, studies)
+
+
+def _read_study(name: str, entry: StudyEntry) -> Study:
+    grid = _check_kind(grids.check_grid(entry.grid))
+    if grid.name != name:
+        raise DataError(f"the grid {name!r} is called {grid.name!r}")
+    folds: dict[str, list[Fold]] = {}
+    for fold in entry.folds:
+        folds.setdefault(fold.dataset, []).append(fold)
+    sources = tuple(Source(dataset, tuple(some)) for dataset, some in folds.items())
+    return Study(grid, PAPER.with_settings(entry.config), sources)
 
 
 def load_grid(path: Path, scale: str = "paper") -> Grid:
     """Read and check a grid, adapted by its table ``[scale.…]`` (see `grids.load`)."""
     grid = grids.load(path, scale)
     with grids.locate_errors(path):
-        KINDS[choice("kind", grid.kind, KINDS)].check(grid)
+        return _check_kind(grid)
+
+
+def _check_kind(grid: Grid) -> Grid:
+    choice("kind", grid.kind, KINDS)
+    if grid.kind == "regret" and not (grid.methods and grid.axis):
+        raise ParameterError("a study of regret needs methods and a setting in [vary]")
+    if grid.kind == "propensities" and grid.axis != "gamma":
+        raise ParameterError("a study of propensities needs values of gamma in [vary]")
     return grid
 
 
@@ -144,52 +204,3 @@ def plan(
         sources = tuple(source(dataset, queries=config.queries) for dataset in names)
         plans.append(Study(grid, config, sources))
     return Experiment(scale, tuple(plans))
-
-
-# -- results folders -----------------------------------------------------------------------------
-
-
-class StudyEntry(msgspec.Struct):
-    """A study as `Experiment.identity` writes it."""
-
-    grid: Grid
-    config: dict[str, Any]
-    folds: list[Fold]
-    command: str
-
-
-class Identity(msgspec.Struct):
-    """An experiment as `Experiment.identity` writes it."""
-
-    scale: ScaleName
-    grids: dict[str, StudyEntry]
-
-
-def read_experiment(identity: Mapping[str, Any]) -> Experiment:
-    """Return the experiment of a results folder from its identity (see `Experiment.identity`).
-
-    Raises
-    ------
-    DataError
-        For values that describe no study. The file is checked like a grid: anyone may write it.
-    """
-    try:
-        content = check_schema(dict(identity), Identity, "the folder")
-        studies = tuple(_read_study(name, entry) for name, entry in content.grids.items())
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(
-            f"{IDENTITY} does not describe a study ({error}): begin anew, in another folder"
-        ) from error
-    return Experiment(content.scale, studies)
-
-
-def _read_study(name: str, entry: StudyEntry) -> Study:
-    grid = grids.check_grid(entry.grid)
-    KINDS[choice("kind", grid.kind, KINDS)].check(grid)
-    if grid.name != name:
-        raise DataError(f"the grid {name!r} is called {grid.name!r}")
-    sources = tuple(
-        Source(dataset, tuple(fold for fold in entry.folds if fold.dataset == dataset))
-        for dataset in dict.fromkeys(fold.dataset for fold in entry.folds)
-    )
-    return Study(grid, PAPER.with_settings(entry.config), sources)

@@ -13,17 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from countersample.pages.charts import (
-    add_legend,
-    draw_band,
-    figure_style,
-    new_panels,
-    save_figure,
-    set_log,
-    short_number,
-    style_of,
-)
-from countersample.study.grids import COMPARED
+from countersample.pages import charts
+from countersample.pages.charts import figure_style, new_panels, save_figure, set_log, style_of
+from countersample.study.grids import COMPARED, Grid, Method, Value
 from countersample.study.statistics import band, lead
 from countersample.study.tables import column_title
 
@@ -35,7 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from countersample._arrays import Floats
-    from countersample.study.grids import Grid, Method, Value
     from countersample.study.results import Cell, StudyResult
 
 
@@ -83,7 +74,7 @@ def draw_panels(
             set_log(axes, "x")
         else:
             axes.locator_params(axis="x", nbins=5)
-            axes.xaxis.set_major_formatter(short_number)
+            axes.xaxis.set_major_formatter(charts.short_number)
     rows = [
         (dataset, value, method.name, *point)
         for dataset, value, method, cell in _iterate_cells(result)
@@ -96,7 +87,7 @@ def draw_panels(
                       marker="D", ms=5, mfc="white", mew=1.2, capsize=2, elinewidth=0.9,
                       zorder=5, label=mark.name)  # fmt: skip
         rows.append((result.datasets[0], result.grid.values[0], *mark))
-    add_legend(figure, panels[0, 0])
+    charts.add_legend(figure, panels[0, 0])
     save_figure(figure, stem, ("dataset", "value", "method", "drawn", "mean", "low", "high"), rows)
     return figure
 
@@ -107,18 +98,16 @@ def draw_leads(result: StudyResult, stem: Path) -> None:
     figure, panels = _new_grid(result, height=1.9)
     rows: list[tuple[object, ...]] = []
     ips, sampled = COMPARED
-    label = f"lead of {sampled.name} over {ips.name}"
+    style, label = style_of(*sampled.look), f"lead of {sampled.name} over {ips.name}"
     for panel_row, dataset in zip(panels, result.datasets, strict=True):
         extremes = [0.0]
         for axes, value in zip(panel_row, result.grid.values, strict=True):
             cells = {method.name: result.cells[dataset, method.name, value] for method in COMPARED}
             drawn, runs = cells[sampled.name].drawn, cells[sampled.name].runs
             curve = band(lead(result, dataset, value), runs)
-            notes = [
-                f"{name}, {cell.divergence}" for name, cell in cells.items() if cell.n_diverged
-            ]
+            notes = [f"{name}, {c.divergence}" for name, c in cells.items() if c.n_diverged]
             ends = () if notes else (curve.low, curve.high)
-            draw_band(axes, drawn, curve.mean, *ends, style=style_of(*sampled.look), label=label)
+            charts.draw_band(axes, drawn, curve.mean, *ends, style=style, label=label)
             _annotate_corner(axes, notes)
             axes.axhline(0, color="black", lw=0.7, label="no lead")
             axes.set_xlim(drawn[0], drawn[-1])
@@ -128,7 +117,7 @@ def draw_leads(result: StudyResult, stem: Path) -> None:
         room = 0.15 * (max(extremes) - min(extremes)) or 1.0
         panel_row[0].set_ylim(min(extremes) - room, max(extremes) + room)
         panel_row[0].set_ylabel(f"{dataset}\nlead in regret ×100")
-    add_legend(figure, panels[0, 0])
+    charts.add_legend(figure, panels[0, 0])
     save_figure(figure, stem, ("dataset", "value", "drawn", "mean", "low", "high"), rows)
 
 
@@ -154,7 +143,7 @@ def _draw_curves(axes: Axes, result: StudyResult, dataset: str, value: Value) ->
         curve = band(cell.ndcg, cell.runs)
         # An interval over sound and diverged runs would cover the panel: draw each run instead.
         ends = () if cell.n_diverged else (curve.low, curve.high)
-        draw_band(axes, cell.drawn, curve.mean, *ends, style=style, label=method.name)
+        charts.draw_band(axes, cell.drawn, curve.mean, *ends, style=style, label=method.name)
         if cell.n_diverged:
             axes.plot(cell.drawn, cell.ndcg.T, color=style.colour, lw=0.6, alpha=0.6)
             notes.append(f"{method.name}: {cell.n_diverged} of {len(cell.ndcg)} diverged")
@@ -223,7 +212,7 @@ def draw_versus(result: StudyResult, stem: Path) -> None:
         else:
             axes.set_xticks(positions, [column_title(value) for value in result.grid.values])
         axes.set_xlabel(result.grid.axis_title)
-    add_legend(figure, panels[0, 0])
+    charts.add_legend(figure, panels[0, 0])
     rows = (
         (dataset, value, method.name, title, *mean_band(measure(cell), cell))
         for title, measure in quantities.items()

@@ -1,6 +1,6 @@
 """Studies as data: grids with their claims, and the paper's numbers, in TOML, checked when read.
 
-A grid names its methods, the setting that is varied, what differs from the paper's settings, and
+A grid names its methods, the setting that is varied, the settings that differ from the paper's, and
 the claims that its results are compared with. `experiments/` has the grids of the package, one file
 each; the demo is one of them (`experiments/demo.toml`).
 """
@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from inspect import signature
-from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -24,10 +23,9 @@ from countersample._files import read_at_most
 from countersample._json import check_schema
 from countersample._params import choice, number
 from countersample.errors import DataError, ParameterError
-from countersample.study.settings import PAPER, check_setting, describe_setting, nearest, title_of
+from countersample.study.settings import PAPER, SETTINGS, check_setting, suggest
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping, Sequence
 
     from countersample.study.settings import ExperimentConfig
@@ -41,8 +39,8 @@ SCALES: tuple[ScaleName, ...] = ("smoke", "small", "medium", "paper")
 
 # -- the paper's numbers -------------------------------------------------------------------------
 
-# Which dataset of the paper one of ours is, or has the shape of; `find_source` names them by what
-# they hold. Yahoo is set 1, which the released code reads; the 36,251 queries of the paper's table
+# Which dataset of the paper one of ours is, or has the shape of; `find_source` names them by their
+# content. Yahoo is set 1, which the released code reads; the 36,251 queries of the paper's table
 # are those of sets 1 and 2 together (docs/deviations.md).
 PAPER_DATASETS = MappingProxyType(
     {
@@ -56,7 +54,7 @@ _MARKS = {"v": "▽", "^": "△"}
 
 
 class PublishedNumber(NamedTuple):
-    """A number of the paper, with the mark it has there."""
+    """A number of the paper, with its mark there."""
 
     value: float
     mark: str = ""
@@ -70,12 +68,11 @@ class Published:
     numbers: Mapping[tuple[str, str, str, Value], PublishedNumber]
 
     def number(self, study: str, dataset: str, row: str, column: Value) -> PublishedNumber | None:
-        """Return the paper's number, or None; `dataset` is our name of a set.
+        """Return the paper's number for our name of a dataset, or None.
 
         The column is a setting. Numbers are compared as numbers: 1 is 1.0.
         """
-        name = PAPER_DATASETS.get(dataset)
-        return None if name is None else self.numbers.get((study, name, row, column))
+        return self.numbers.get((study, PAPER_DATASETS.get(dataset, ""), row, column))
 
 
 # -- claims --------------------------------------------------------------------------------------
@@ -84,33 +81,33 @@ SOURCES = ("paper", "beyond")
 EVERY = "all"  # the method of a claim about every method
 
 
-@dataclass(frozen=True)
-class Quantity:
-    """What a claim compares."""
+class Quantity(NamedTuple):
+    """The quantity that a claim compares."""
 
     measure: str  # "regret", ×100, or "ndcg", nDCG@10 at the last point
-    words: str  # they begin a sentence
+    title: str  # begins a sentence
     digits: int  # decimals shown
     # The smallest difference that counts. The largest that the paper calls comparable is 0.04 of
     # regret ×100, the smallest that it calls significant 0.07.
     margin: float
 
 
-@dataclass(frozen=True)
-class ClaimTest:
-    """How a kind of claim is tested."""
+class ClaimTest(NamedTuple):
+    """How a kind of claim is tested.
 
-    # The method with another, at each setting; its lead over another at the last setting with the
-    # first; itself at the last setting with the first; itself at every two settings; itself at one
-    # setting with each other; the same of every method on every dataset, of which most must hold.
+    `compares` is one of:
+
+    - methods: the method with another, at each setting;
+    - leads: its lead over another at the last setting with its lead at the first;
+    - settings: the method at the last setting with itself at the first;
+    - pairs: the method with itself, at every two settings;
+    - others: the method at one setting with itself at each other setting;
+    - cases: the same for every method on every dataset, of which most must hold.
+    """
+
     compares: Literal["methods", "leads", "settings", "pairs", "others", "cases"]
-    direction: Direction  # what the first should be beside the second
+    direction: Direction  # of the first beside the second
     quantity: Quantity
-
-    @property
-    def than(self) -> bool:
-        """Whether the claim must name a second method."""
-        return self.compares in {"methods", "leads"}
 
 
 _REGRET = Quantity("regret", "Regret ×100", 3, 0.05)
@@ -156,32 +153,29 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def check(self, methods: Sequence[str], values: Sequence[Value]) -> None:
         """Raise a `ParameterError` for a claim that does not fit these methods and values."""
-        test = TESTS[choice("test", self.test, TESTS)]
+        compares = TESTS[choice("test", self.test, TESTS)].compares
         choice("source", self.source, SOURCES)
-        choice("method", self.method, [EVERY] if test.compares == "cases" else methods)
+        choice("method", self.method, [EVERY] if compares == "cases" else methods)
         if self.on:
             choice("on", self.on, sorted(set(PAPER_DATASETS.values())))
         if self.margin is not None:
             number("margin", self.margin, above=0)
-        if test.than:
+        if compares in {"methods", "leads"}:
             choice("than", self.than, [name for name in methods if name != self.method])
         elif self.than:
             raise ParameterError(f"than is {self.than!r}, but {self.test!r} compares no methods")
-        self._check_at(test, values)
-
-    def _check_at(self, test: ClaimTest, values: Sequence[Value]) -> None:
         at = list(self.at)
-        for value in at:
-            if value not in values:
-                names = ", ".join(map(repr, values))
-                raise ParameterError(f"at has {value!r}, expected values of the study: {names}")
+        if unknown := [value for value in at if value not in values]:
+            names = ", ".join(map(repr, values))
+            raise ParameterError(f"at has {unknown[0]!r}, expected values of the study: {names}")
         if len(set(at)) < len(at):
             raise ParameterError(f"at is {at!r}, expected each value once")
-        if test.compares in {"others", "cases"} and len(at) != 1:
-            raise ParameterError(f"at is {at!r}, but {self.test!r} needs one value")
-        if test.compares != "methods" and len(values) < 2:
+        if compares != "methods" and len(values) < 2:
             raise ParameterError(f"{self.test!r} needs a study of two values or more")
-        if test.compares in {"leads", "settings", "pairs"} and len(at) == 1:
+        needs_one = compares in {"others", "cases"}
+        if needs_one and len(at) != 1:
+            raise ParameterError(f"at is {at!r}, but {self.test!r} needs one value")
+        if compares != "methods" and not needs_one and len(at) == 1:
             raise ParameterError(f"at is {at!r}, but {self.test!r} needs two values or more")
 
 
@@ -203,7 +197,7 @@ class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def check(self) -> None:
         """Raise a `ParameterError` for a plan, unit or exposure that a study cannot have."""
-        from countersample.logs.exposure import EXPOSURES  # noqa: PLC0415 (numpy)
+        from countersample.logs.exposure import EXPOSURES  # noqa: PLC0415 (imports numpy)
         from countersample.plans import PLANS, UNITS  # noqa: PLC0415 (imports numpy)
 
         if self.plan not in [*PLANS] or self.unit not in [*UNITS]:
@@ -249,14 +243,12 @@ class Grid:
     axis: str = ""  # the setting that is varied, one of `ExperimentConfig`
     axis_title: str = ""  # its title in tables and figures
     values: tuple[Value, ...] = ()  # one column of the table and one panel of the figure per value
-    # Settings that are varied beside it and their values: each combination has its rows of the
-    # table and of the figure.
-    outer: tuple[tuple[str, tuple[Value, ...]], ...] = ()
-    settings: dict[str, Any] = field(default_factory=dict)  # what differs from the paper's
+    settings: dict[str, Any] = field(default_factory=dict)  # that differ from the paper's
     claims: tuple[Claim, ...] = ()
     nothing_set: bool = False  # whether `CounterSampleRanker`, with its defaults, is shown beside
 
     def __post_init__(self) -> None:
+        # The name may come from a stranger's results folder.
         is_path = self.name in {"", ".", ".."} or Path(self.name).name != self.name
         if is_path or "\\" in self.name or not self.name.isprintable():
             raise ParameterError(
@@ -264,33 +256,12 @@ class Grid:
                 "are written under it"
             )
 
-    @property
-    def varied(self) -> dict[str, tuple[Value, ...]]:
-        """All settings that are varied, with their values."""
-        return dict(self.outer) | ({self.axis: self.values} if self.axis else {})
-
-    def blocks(self) -> list[dict[str, Value]]:
-        """Return every combination of the settings varied beside `axis`: [{}] if there are none."""
-        names = [name for name, _ in self.outer]
-        return [
-            dict(zip(names, values, strict=True))
-            for values in product(*(values for _, values in self.outer))
-        ]
-
     def configs(self, config: ExperimentConfig) -> Iterator[ExperimentConfig]:
-        """Yield the settings of every combination; `config` itself if nothing is varied."""
-        for block in self.blocks():
-            for value in self.values or (None,):
-                yield config.with_settings(block | ({} if value is None else {self.axis: value}))
-
-    def where(self, dataset: str, block: Mapping[str, Value]) -> str:
-        """Return the title of rows of tables and figures: "yahoo-like, γ = 0.5".
-
-        Claims are tested on every such row, like on a dataset.
-        """
-        return ", ".join(
-            [dataset, *(describe_setting(name, value) for name, value in block.items())]
-        )
+        """Yield the settings at every value; `config` itself if nothing is varied."""
+        for value in self.values:
+            yield config.with_settings({self.axis: value})
+        if not self.values:
+            yield config
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -306,7 +277,7 @@ _NOT_VARIED = {
 
 
 class ScaleTable(msgspec.Struct, forbid_unknown_fields=True):
-    """What a scale changes: settings, and the values of settings that are varied."""
+    """The changes of a scale: settings, and the values of the setting that is varied."""
 
     vary: dict[str, list[Value]] = {}
     settings: dict[str, Any] = {}
@@ -344,7 +315,7 @@ def names() -> list[str]:
 def path_of(name: str) -> Path:
     """Return the file of a study that comes with the package."""
     if name not in names():
-        raise ParameterError(f"no study {name!r}{nearest(name, names())}")
+        raise ParameterError(f"no study {name!r}{suggest(name, names())}")
     return folder() / f"{name}.toml"
 
 
@@ -352,7 +323,7 @@ def config_of(scale: str) -> ExperimentConfig:
     """Return the settings of a scale."""
     scales = read_toml(folder() / "scales.toml", dict[str, ScaleTable])
     if scale not in scales:
-        raise ParameterError(f"no scale {scale!r}{nearest(scale, list(scales))}")
+        raise ParameterError(f"no scale {scale!r}{suggest(scale, list(scales))}")
     return PAPER.with_settings(scales[scale].settings)
 
 
@@ -365,9 +336,7 @@ def read_toml(path: Path, schema: type[Schema]) -> Schema:
         raise ParameterError(str(error)) from error
     except OSError as error:
         raise ParameterError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ParameterError(f"{path}: is not UTF-8 text, expected a TOML file") from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, deep lists
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, nested too deeply
         raise ParameterError(f"{path}: is not TOML: {error}") from error
 
 
@@ -380,14 +349,14 @@ def locate_errors(path: Path) -> Iterator[None]:
         raise ParameterError(f"{path}: {error}") from error
 
 
-def load_published(path: str | os.PathLike[str] | None = None) -> Published:
-    """Read a file of published numbers, by default the package's.
+def load_published() -> Published:
+    """Read the paper's numbers, ``experiments/published.toml``.
 
     A table is a study: ``columns`` names its columns, every other key a dataset, which has a list
     of numbers, or several by row. A number may be a text that ends in ``v`` (significantly lower)
     or ``^`` (higher).
     """
-    tables = read_toml(Path(path or folder() / "published.toml"), dict[str, dict[str, Any]])
+    tables = read_toml(folder() / "published.toml", dict[str, dict[str, Any]])
     numbers: dict[tuple[str, str, str, Value], PublishedNumber] = {}
     for study, table in tables.items():
         columns = table.pop("columns")
@@ -411,28 +380,24 @@ def load(path: Path, scale: str) -> Grid:
     file = read_toml(path, GridFile)
     at_scale = next((table for name, table in file.scale.items() if name == scale), ScaleTable())
     with locate_errors(path):
-        *outer, (axis, values) = (file.vary | at_scale.vary).items() or [("", [])]
+        varied = file.vary | at_scale.vary
+        if len(varied) > 1:
+            raise ParameterError(f"vary has {', '.join(varied)}, expected one setting")
+        ((axis, values),) = varied.items() or [("", [])]
         methods = tuple(map(_find_method, file.methods))
         grid = check_grid(
             Grid(
                 name=path.stem, title=file.title, about=" ".join(file.about.split()),
                 kind=file.kind, paper=file.paper, datasets=file.datasets, methods=methods,
                 reference=file.reference or (methods[0].name if methods else ""),
-                axis=axis, values=tuple(values),
-                outer=tuple((name, tuple(each)) for name, each in outer),
-                settings=file.settings | at_scale.settings,
+                axis=axis, values=tuple(values), settings=file.settings | at_scale.settings,
                 claims=file.claims, nothing_set=file.nothing_set,
             )
         )  # fmt: skip
         for name, table in file.scale.items():
             for key in table.vary:
                 choice(f"a key of scale.{name}.vary", key, file.vary)
-    return grid
-
-
-def grid_from_values(values: Any) -> Grid:  # noqa: ANN401 (JSON)
-    """Return a grid from plain values (see `msgspec.to_builtins`), checked like `load` does."""
-    return check_grid(check_schema(values, Grid, "the grid"))
+        return grid
 
 
 def _find_method(entry: str | Method) -> Method:
@@ -440,7 +405,7 @@ def _find_method(entry: str | Method) -> Method:
         return entry
     if entry not in METHODS:
         raise ParameterError(
-            f"no method {entry!r}{nearest(entry, list(METHODS))}, or a table such as "
+            f"no method {entry!r}{suggest(entry, list(METHODS))}, or a table such as "
             '{ name = "mine", plan = "ips", unit = "pair" }'
         )
     return METHODS[entry]
@@ -460,15 +425,13 @@ def check_grid(grid: Grid) -> Grid:
     if len(set(method_names)) < len(method_names):
         raise ParameterError("methods has the same name twice")
     if method_names and grid.reference not in method_names:
-        raise ParameterError(f"no method {grid.reference!r}{nearest(grid.reference, method_names)}")
-    grid = replace(
-        grid,
-        values=_check_values(grid.axis, grid.values) if grid.axis else (),
-        axis_title=title_of(grid.axis) if grid.axis else "",
-        outer=tuple((name, _check_values(name, values)) for name, values in grid.outer),
-        settings={name: check_setting(name, value) for name, value in grid.settings.items()},
-    )
-    for config in grid.configs(PAPER.with_settings(grid.settings)):
+        raise ParameterError(f"no method {grid.reference!r}{suggest(grid.reference, method_names)}")
+    settings = {name: check_setting(name, value) for name, value in grid.settings.items()}
+    grid = replace(grid, settings=settings)
+    if grid.axis:
+        values = _check_values(grid.axis, grid.values)
+        grid = replace(grid, values=values, axis_title=SETTINGS[grid.axis].metadata["title"])
+    for config in grid.configs(PAPER.with_settings(settings)):
         config.check([method.plan for method in grid.methods])
     for claim in grid.claims:
         claim.check(method_names, grid.values)
@@ -476,7 +439,7 @@ def check_grid(grid: Grid) -> Grid:
 
 
 def _check_values(axis: str, values: Sequence[Value]) -> tuple[Value, ...]:
-    """Return the values of a setting that is varied, in its type."""
+    """Return the values of the setting that is varied, in its type."""
     if axis in _NOT_VARIED:
         raise ParameterError(f"{axis} {_NOT_VARIED[axis]}: give it in [settings]")
     settings = tuple(check_setting(axis, value) for value in values)

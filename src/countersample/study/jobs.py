@@ -2,10 +2,10 @@
 
     data → references (w* and the logging policy) → clicks → tuning → runs
 
-Beside them stand the relevance of items, the diagnosis of each log, and the jobs that only one kind
-of study has. A job's key has a hash of its configuration and of the configurations of the jobs it
-needs, and `RESULTS_VERSION`. So work that two studies share is done once, and results of another
-version are computed again.
+Beside them stand the relevance of items, and the jobs that only one kind of study has. A job's key
+has a hash of its configuration and of the configurations of the jobs it needs, and
+`RESULTS_VERSION`. So work that two studies share is done once, and results of another version are
+computed again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from countersample.study import stages
+from countersample.study.references import WAYS, steps_of
 from countersample.study.store import FORMAT, RESULTS_VERSION
 from countersample.training.optimizers import OPTIMIZERS
 from countersample.tuning.paths import DRAWS_PER_EXAMPLE, MAX_DRAWS, MIN_DRAWS, RUNS
@@ -38,8 +39,7 @@ _CLICKS = ("clicks", "gamma", "bias_offset", "noise", "relevant", "top", "second
 _TRAINING = ("optimizer", "objective", "batch_size", "epochs", "clip", "variance",
              "trained_gamma", "evaluate_every", "metric", "no_relevant")  # fmt: skip
 _LEVELS = ("metric", "no_relevant")
-_RATES_PER_PASS = 8  # learning rates that share a pass over the data
-_PASS_COST = 3.0  # of such a pass, in passes with one learning rate
+_PASS_COST = 3.0  # of a pass that learning rates share, in passes with one learning rate
 _EVALUATED_PATHS = 15  # of a ranker with its defaults: five folds, three tempers
 
 
@@ -84,8 +84,7 @@ class RunJobs(NamedTuple):
     @property
     def references(self) -> Job:
         """w* and the logging policy."""
-        (reference,) = self.clicks.needs
-        return reference
+        return self.clicks.needs[0]
 
     @property
     def tuning(self) -> Job | None:
@@ -99,12 +98,10 @@ class WorkList:
 
     # By key; the jobs that a job needs come before it.
     jobs: dict[str, Job] = field(default_factory=dict)
-    # By study, dataset (and combination: see `Grid.where`), method and value.
+    # By study, dataset, method and value.
     cells: dict[tuple[str, str, str, Value], list[RunJobs]] = field(default_factory=dict)
     # Other results, by study and further keys that its kind chooses.
     others: dict[tuple[Hashable, ...], list[Job]] = field(default_factory=dict)
-    # Rankers with default options, one job per fold, by study, dataset (and combination) and value.
-    rankers: dict[tuple[str, str, Value], list[Job]] = field(default_factory=dict)
 
     def add(self, job: Job) -> Job:
         """Add a job, or return the one of the same key in the list."""
@@ -121,37 +118,24 @@ class WorkList:
 
     def references(self, fold: Fold, config: ExperimentConfig) -> Job:
         """Plan w* and the logging policy."""
-        title = f"full supervision on {fold.title}"
-        values, needs = _settings(config, ("policy_fraction",)), (self.data(fold, config),)
-        return self.add(Job("references", title, values, stages.references, needs))
-
-    def levels(self, fold: Fold, config: ExperimentConfig) -> Job:
-        """Plan the evaluation of w* and the logging policy on test data."""
-        title = f"levels of {fold.title}"
-        needs = (self.references(fold, config),)
-        return self.add(Job("levels", title, _settings(config, _LEVELS), stages.levels, needs))
+        title, values = f"full supervision on {fold.title}", _settings(config, ("policy_fraction",))
+        needs = (self.data(fold, config),)
+        draws = len(WAYS) * _PASS_COST * steps_of(config.queries or MAX_DRAWS)  # about
+        return self.add(Job("references", title, values, stages.references, needs, draws))
 
     def clicks(self, fold: Fold, config: ExperimentConfig, seed: int) -> Job:
         """Plan one click log, and with it w* and the logging policy."""
         reference = self.references(fold, config)
-        needs = reference.needs
-        title = f"relevant items of {fold.title}"
-        self.add(Job("relevance", title, _settings(config, ("relevant",)), stages.relevance, needs))
+        title, values = f"relevant items of {fold.title}", _settings(config, ("relevant",))
+        self.add(Job("relevance", title, values, stages.relevance, reference.needs))
         title = f"{config.clicks:,} clicks on {fold.title}"
         values = _settings(config, _CLICKS) | {"seed": seed}
         return self.add(Job("clicks", title, values, stages.simulate, (reference,)))
 
-    def diagnosis(self, fold: Fold, config: ExperimentConfig, seed: int) -> Job:
-        """Plan statistics of the weights of a click log."""
-        clicks = self.clicks(fold, config, seed)
-        title = f"weights of {clicks.title}"
-        return self.add(Job("diagnosis", title, {}, stages.diagnosis, (clicks,)))
-
     def ranker(self, fold: Fold, config: ExperimentConfig) -> Job:
         """Plan a ranker with default options on each click log."""
         logs = tuple(self.clicks(fold, config, seed) for seed in range(config.seeds))
-        title = f"a ranker with nothing set on {fold.title}"
-        values = _settings(config, _LEVELS)
+        title, values = f"a default ranker on {fold.title}", _settings(config, _LEVELS)
         examples = min(config.clicks, config.queries or config.clicks)  # by query, about
         steps = min(max(DRAWS_PER_EXAMPLE * examples, MIN_DRAWS), MAX_DRAWS)
         draws = len(logs) * (_EVALUATED_PATHS + RUNS) * steps
@@ -159,26 +143,28 @@ class WorkList:
 
     def runs(self, fold: Fold, config: ExperimentConfig, method: Method) -> list[RunJobs]:
         """Plan a run for each click log, and a tuning if the optimizer has a learning rate."""
+        title, draws = f"{method.name} on {fold.title}", config.steps() * config.batch_size
         values = _settings(config, _TRAINING) | config.optimizer_settings | {
             "plan": method.plan, "unit": method.unit, "exposure": method.exposure,
         }  # fmt: skip
         if config.scorer == "network":
             values |= _settings(config, ("scorer", "hidden"))
         logs = [self.clicks(fold, config, seed) for seed in range(config.seeds)]
-        title, draws = f"{method.name} on {fold.title}", config.steps() * config.batch_size
         tunings: tuple[Job, ...] = ()
         if OPTIMIZERS[config.optimizer].learning_rate is None:
-            few, rates = logs[: config.tuning_logs], list(config.learning_rates)
-            cost = draws * len(few) * _PASS_COST * len(rates) / _RATES_PER_PASS
+            few, rates = tuple(logs[: config.tuning_logs]), list(config.learning_rates)
+            cost = draws * len(few) * _PASS_COST * len(rates) / stages.RATES_PER_PASS
             tuning_values = values | {"learning_rates": rates}
-            tuning = Job("tuning", title, tuning_values, stages.tune, tuple(few), cost)
-            tunings = (self.add(tuning),)
-        runs = [
-            Job("run", title, values | {"seed": seed}, stages.run, (*tunings, log), draws)
-            for seed, log in enumerate(logs)
-        ]
-        levels = self.levels(fold, config)
-        return [RunJobs(fold.name, seed, self.add(run), levels) for seed, run in enumerate(runs)]
+            tunings = (self.add(Job("tuning", title, tuning_values, stages.tune, few, cost)),)
+        levels = self.add(
+            Job("levels", f"levels of {fold.title}", _settings(config, _LEVELS), stages.levels,
+                (self.references(fold, config),))
+        )  # fmt: skip
+        runs = []
+        for seed, log in enumerate(logs):
+            job = Job("run", title, values | {"seed": seed}, stages.run, (*tunings, log), draws)
+            runs.append(RunJobs(fold.name, seed, self.add(job), levels))
+        return runs
 
 
 def _settings(config: ExperimentConfig, names: tuple[str, ...]) -> dict[str, Any]:

@@ -1,23 +1,17 @@
-"""Kinds of study: the interface, studies of regret, and the table of datasets.
+"""Studies of regret, and the table of datasets: the jobs they plan, and the sections they write.
 
 Other kinds are in `toy.py`, `bounds.py` and `weights.py`; the registry is `experiment.KINDS`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from glob import escape
-from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from countersample.clicks import Diagnosis
-from countersample.errors import ParameterError
 from countersample.study import stages
 from countersample.study.claims import evaluate_claims
 from countersample.study.figures import draw_leads, draw_panels, draw_versus
 from countersample.study.grids import PAPER_DATASETS
 from countersample.study.jobs import Job
-from countersample.study.report import Figure, Link, LogDiagnosis, Section
 from countersample.study.results import gather
 from countersample.study.statistics import has_leads
 from countersample.study.tables import (
@@ -31,175 +25,38 @@ from countersample.study.tables import (
     rates_table,
     regret_table,
     significance_table,
-    write_table,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from countersample.study.grids import Grid, Published
+    from countersample.study.grids import Published
     from countersample.study.jobs import WorkList
+    from countersample.study.report import Done, Section
     from countersample.study.results import StudyResult
     from countersample.study.sources import Study
-    from countersample.study.store import Store
-
-_SHOWN_LOGS = ("gamma", "optimizer")  # studies that vary these show the weights of their logs
-
-
-class Drawing(NamedTuple):
-    """A figure among the files of a study: its name, a description, and its caption.
-
-    Without a caption it is linked, and not shown on the page.
-    """
-
-    name: str
-    alt: str = ""
-    caption: str = ""
-
-
-@dataclass(frozen=True)
-class Done:
-    """Studies whose jobs are done."""
-
-    work: WorkList
-    store: Store
-    published: Published  # the paper's numbers
-
-    @property
-    def figures(self) -> Path:
-        """The folder of the figures."""
-        return self.store.folder / "figures"
-
-    def section(
-        self,
-        study: Study,
-        tables: tuple[Table, ...],
-        drawings: Sequence[Drawing] = (),
-        **more: Any,  # noqa: ANN401
-    ) -> Section:
-        """Write the tables of a study, the main one first, and return its part of the report.
-
-        The drawings are in the folder `figures`. `more` are other fields of `Section`.
-        """
-        folder = self.store.folder
-        files = [path for table in tables for path in write_table(table, folder / "tables")]
-        for drawing in drawings:
-            files += sorted(self.figures.glob(f"{escape(drawing.name)}.*"))
-        figures = tuple(
-            Figure(self.figures / f"{name}.png", alt, caption)
-            for name, alt, caption in drawings
-            if caption
-        )
-        links = [Link(path.relative_to(folder).as_posix(), path.suffix[1:]) for path in files]
-        grid = study.grid
-        return Section(
-            grid.name, grid.title, grid.about, grid.paper, tables, figures,
-            files=tuple(links), **more,
-        )  # fmt: skip
-
-    def read(self, *name: Hashable) -> list[dict[str, Any]]:
-        """Return the results of a study under a name (see `WorkList.keep`)."""
-        return [self.store.read(job) for job in self.work.others[name]]
-
-
-class Kind:
-    """A kind of study: the jobs that it plans, and the section that it writes."""
-
-    name: str  # its name in grids
-    takes_data: bool = True  # whether it has datasets
-
-    def check(self, grid: Grid) -> None:
-        """Raise a `ParameterError` for a grid that cannot be a study of this kind."""
-
-    def plan(self, study: Study, work: WorkList) -> None:
-        """Add the jobs of a study to a work list."""
-        raise NotImplementedError
-
-    def write_up(self, study: Study, done: Done) -> Section:
-        """Write the tables and figures of a study, and return its part of the report."""
-        raise NotImplementedError
-
 
 # -- regret --------------------------------------------------------------------------------------
 
 
-class RegretStudy(Kind):
-    """The paper's comparison: every method at every setting, at its best learning rate."""
-
-    name = "regret"
-
-    def check(self, grid: Grid) -> None:
-        """Raise a `ParameterError` for a grid without methods or a setting."""
-        if not grid.methods or not grid.axis:
-            raise ParameterError("a study of regret needs methods and a setting in [vary]")
-
-    def plan(self, study: Study, work: WorkList) -> None:
-        """Plan a tuning for each method and setting, and a run for each of its click logs."""
-        grid = study.grid
-        for (place, (source, block)), value in product(study.places.items(), grid.values):
-            config = study.config.with_settings(block | {grid.axis: value})
+def plan_regret(study: Study, work: WorkList) -> None:
+    """Plan a tuning for each method and setting, and a run for each of its click logs."""
+    grid = study.grid
+    for source in study.sources:
+        for value, config in zip(grid.values, grid.configs(study.config), strict=True):
             for fold in source.folds:
-                log = work.diagnosis(fold, config, 0)
-                work.keep((grid.name, source.name, config.gamma), log)
                 for method in grid.methods:
-                    name = (grid.name, place, method.name, value)
+                    name = (grid.name, source.name, method.name, value)
                     work.cells.setdefault(name, []).extend(work.runs(fold, config, method))
                 if grid.nothing_set:
-                    rankers = work.rankers.setdefault((grid.name, place, value), [])
-                    rankers.append(work.ranker(fold, config))
-
-    def write_up(self, study: Study, done: Done) -> Section:
-        """Draw learning curves; write the tables of regret, leads, the end, rates and tests."""
-        result = gather(study, done.work, done.store)
-        return done.section(
-            study,
-            tables=make_tables(result, done.published),
-            verdicts=tuple(evaluate_claims(result)),
-            drawings=draw_figures(result, done.figures),
-            logs=_read_logs(study, done) if {*study.grid.varied} & {*_SHOWN_LOGS} else (),
-            notes=_make_notes(study, result),
-        )
+                    job = work.ranker(fold, config)
+                    work.keep((grid.name, "ranker", source.name, value), job)
 
 
-def make_tables(result: StudyResult, published: Published) -> tuple[Table, ...]:
-    """Return the tables of regret, leads, where runs end, learning rates and tests."""
-    return (
-        regret_table(result, published),
-        *((leads_table(result),) if has_leads(result) else ()),
-        final_table(result),
-        *((nothing_set_table(result),) if result.nothing_set else ()),
-        rates_table(result),
-        significance_table(result),
-    )
-
-
-def draw_figures(result: StudyResult, folder: Path) -> tuple[Drawing, ...]:
-    """Draw learning curves, the lead, and regret against a setting that is a number."""
-    name = result.grid.name
-    draw_panels(result, folder / name)
-    draw_panels(result, folder / f"{name}-log", log_x=True)
-    drawings = [
-        Drawing(
-            name,
-            f"Learning curves: {result.metric} on test data against clicks drawn, by method",
-            "Learning curves: means over runs, in 95 % intervals.",
-        ),
-        Drawing(f"{name}-log"),
-    ]
-    if not isinstance(result.grid.values[0], str):
-        draw_versus(result, folder / f"{name}-regret")
-        title = f"Average regret ×100 against {result.grid.axis_title}"
-        drawings.append(Drawing(f"{name}-regret", f"{title}, by method", f"{title}."))
-    if has_leads(result):
-        draw_leads(result, folder / f"{name}-lead")
-        title = "Lead of CounterSample over IPS-SGD during training"
-        drawings.append(Drawing(f"{name}-lead", title, f"{title}; below 0 IPS-SGD is ahead."))
-    return tuple(drawings)
-
-
-def _make_notes(study: Study, result: StudyResult) -> tuple[str, ...]:
-    """Return notes on networks, and on learning rates that the tuning does not determine."""
+def write_regret(study: Study, done: Done) -> Section:
+    """Draw learning curves; write the tables of regret, leads, the end, rates and tests."""
+    result = gather(study, done.work, done.store)
     notes = []
     if any(config.scorer == "network" for config in study.grid.configs(study.config)):
         notes.append(
@@ -216,18 +73,42 @@ def _make_notes(study: Study, result: StudyResult) -> tuple[str, ...]:
             f"{on_plateau} on a plateau: three or more rates are within a standard error of each "
             "other on validation data. The table of learning rates lists them."
         )
-    return tuple(notes)
+    return done.section(
+        study, make_tables(result, done.published), draw_figures(result, done.figures),
+        verdicts=tuple(evaluate_claims(result)), notes=tuple(notes),
+    )  # fmt: skip
 
 
-def _read_logs(study: Study, done: Done) -> tuple[LogDiagnosis, ...]:
-    """Return the diagnosis of one log of each dataset and γ."""
-    gammas = study.grid.varied.get("gamma", (study.config.gamma,))
-    logs = []
-    for source, gamma in product(study.sources, gammas):
-        values, *_ = done.read(study.name, source.name, gamma)
-        values["histogram"] = tuple(map(tuple, values["histogram"]))
-        logs.append(LogDiagnosis(f"{source.name}, γ = {gamma:g}", Diagnosis(**values)))
-    return tuple(logs)
+def make_tables(result: StudyResult, published: Published) -> list[Table]:
+    """Return the tables of regret, leads, where runs end, learning rates and tests."""
+    tables = [regret_table(result, published), final_table(result)]
+    if has_leads(result):
+        tables.insert(1, leads_table(result))
+    if result.nothing_set:
+        tables.append(nothing_set_table(result))
+    return [*tables, rates_table(result), significance_table(result)]
+
+
+def draw_figures(result: StudyResult, folder: Path) -> list[tuple[str, str, str]]:
+    """Draw learning curves, the lead, and regret against a setting that is a number.
+
+    Return name, description and caption of each.
+    """
+    name, axis = result.grid.name, result.grid.axis_title
+    draw_panels(result, folder / name)
+    draw_panels(result, folder / f"{name}-log", log_x=True)
+    title = f"Learning curves: {result.metric} on test data against clicks drawn, by method"
+    caption = "Learning curves: means over runs, in 95 % intervals."
+    pictures = [(name, title, caption), (f"{name}-log", "", "")]
+    if not isinstance(result.grid.values[0], str):
+        draw_versus(result, folder / f"{name}-regret")
+        title = f"Average regret ×100 against {axis}"
+        pictures.append((f"{name}-regret", f"{title}, by method", f"{title}."))
+    if has_leads(result):
+        draw_leads(result, folder / f"{name}-lead")
+        title = "Lead of CounterSample over IPS-SGD during training"
+        pictures.append((f"{name}-lead", title, f"{title}; below 0 IPS-SGD is ahead."))
+    return pictures
 
 
 # -- datasets ------------------------------------------------------------------------------------
@@ -238,23 +119,19 @@ _COUNT_NOTE = (
 )
 
 
-class DatasetsStudy(Kind):
-    """The paper's table of datasets: queries, items, grades."""
+def plan_datasets(study: Study, work: WorkList) -> None:
+    """Plan to count the queries and items of each fold."""
+    for source in study.sources:
+        for fold in source.folds:
+            data = work.data(fold, study.config)
+            job = Job("shape", f"shape of {fold.title}", {}, stages.shape, (data,))
+            work.keep((study.name, source.name), job)
 
-    name = "datasets"
 
-    def plan(self, study: Study, work: WorkList) -> None:
-        """Plan to count the queries and items of each fold."""
-        for source in study.sources:
-            for fold in source.folds:
-                data = work.data(fold, study.config)
-                job = Job("shape", f"shape of {fold.title}", {}, stages.shape, (data,))
-                work.keep((study.name, source.name), job)
-
-    def write_up(self, study: Study, done: Done) -> Section:
-        """Write the table; folds of a set have the same queries, so the first stands for all."""
-        shapes = {source.name: done.read(study.name, source.name)[0] for source in study.sources}
-        return done.section(study, (shapes_table(shapes, done.published),))
+def write_datasets(study: Study, done: Done) -> Section:
+    """Write the table; folds of a set have the same queries, so the first stands for all."""
+    shapes = {source.name: done.read(study.name, source.name)[0] for source in study.sources}
+    return done.section(study, [shapes_table(shapes, done.published)])
 
 
 def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) -> Table:
@@ -274,26 +151,20 @@ def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) 
     ['2', '15.0', '40.0', '20', '5']
     """
     columns = ("queries", "items a query", "grade 0, %", "longest list", "features")
-    rows = [
-        Row(
-            dataset,
-            (
-                Entry(shape["queries"], 0),
-                Entry(shape["items"] / shape["queries"], 1),
-                Entry(100 * shape["irrelevant"] / shape["items"], 1),
-                Entry(shape["longest"], 0),
-                Entry(shape["features"], 0),
-            ),
-        )
-        for dataset, shape in shapes.items()
-    ]
+    rows = []
+    for dataset, shape in shapes.items():
+        per_query = shape["items"] / shape["queries"]
+        irrelevant = 100 * shape["irrelevant"] / shape["items"]
+        numbers = [(shape["queries"], 0), (per_query, 1), (irrelevant, 1), (shape["longest"], 0),
+                   (shape["features"], 0)]  # fmt: skip
+        rows.append(Row(dataset, tuple(Entry(*number) for number in numbers)))
     groups = [Group("Here", tuple(rows))]
     paper_rows = []
     for name, ours in {name: ours for ours, name in PAPER_DATASETS.items()}.items():
-        numbers = [published.number("datasets", ours, "", column) for column in columns]
-        if numbers[0]:
-            entries = (Entry(number.value if number else None, 0) for number in numbers)
-            paper_rows.append(Row(name, tuple(entries)))
+        entries = [published.number("datasets", ours, "", column) for column in columns]
+        if entries[0]:
+            row = (Entry(entry.value if entry else None, 0) for entry in entries)
+            paper_rows.append(Row(name, tuple(row)))
     if paper_rows:
         groups.insert(0, Group("In the paper", tuple(paper_rows)))
     notes = (_COUNT_NOTE,) if paper_rows else ()

@@ -8,7 +8,6 @@ of methods from a setting.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -105,20 +104,20 @@ def _train_tuned(
     if objective == "log-rank":
         # Its slope is 1/rank, and ranks begin in the middle of a list, not at 1.
         centre *= float(dataset.query_sizes.mean())
-    grid = RateGrid(centre)
     weights: dict[int, Floats] = {}
     values: dict[int, float] = {}
     exponents = FIRST
     while exponents:
+        rates = [float(centre * 10 ** (k / RATES_PER_DECADE)) for k in exponents]
         runs = train_many(
-            dataset, log, learning_rates=[grid.rate(k) for k in exponents], seeds=[seed], workers=1,
-            progress=progress, options=options,
+            dataset, log, learning_rates=rates, seeds=[seed], workers=1, progress=progress,
+            options=options,
         )  # fmt: skip
         for k, run in zip(exponents, runs, strict=True):
             is_finite = run.diverged_at is None
             weights[k] = run.average_coef if is_finite else np.zeros(dataset.n_features)
             values[k] = float(_by_query(weights[k], vali).mean()) if is_finite else -np.inf
-        exponents = grid.more(values)
+        exponents = next_exponents(values)
     return weights[max(values, key=lambda k: values[k])]
 
 
@@ -162,24 +161,14 @@ def logging_policy(dataset: RankingDataset, *, fraction: float, seed: int) -> Fl
 # -- learning rates -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RateGrid:
-    """The learning rates η₀·10^(k/2) for any k."""
-
-    centre: float  # η₀
-
-    def rate(self, k: int) -> float:
-        """Return a learning rate of the grid."""
-        return float(self.centre * 10 ** (k / RATES_PER_DECADE))
-
-    def more(self, values: Mapping[int, float]) -> range:
-        """Return the k to try next, given the values so far; none if the best is not at an end."""
-        best = max(values, key=lambda k: (values[k], -abs(k)))  # among equals the nearest to theory
-        if values[best] == -np.inf or best == min(values):
-            return range(min(values) - len(FIRST), min(values))
-        if best == max(values):
-            return range(best + 1, best + 1 + len(FIRST))
-        return range(0)
+def next_exponents(values: Mapping[int, float]) -> range:
+    """Return the k of the rates η₀·10^(k/2) to try next; none if the best is not at an end."""
+    best = max(values, key=lambda k: (values[k], -abs(k)))  # among equals the nearest to theory
+    if values[best] == -np.inf or best == min(values):
+        return range(min(values) - len(FIRST), min(values))
+    if best == max(values):
+        return range(best + 1, best + 1 + len(FIRST))
+    return range(0)
 
 
 def theoretical_rate(

@@ -1,7 +1,8 @@
-"""Carry out studies in a results folder: plan, estimate the time, run, write up, report.
+"""Carry out studies in a results folder: plan, run, write up, report; and test claims on a file.
 
-`Reproduction` is an experiment with its results folder. The folder keeps what was done, so the same
-command continues after an interruption, and studies may be added to it.
+`Reproduction` is an experiment with its results folder. The folder keeps finished results, so the
+same command continues after an interruption, and studies may be added to it. `evaluate_file` tests
+the claims of studies on the rows of a results.parquet; nothing is run.
 """
 
 from __future__ import annotations
@@ -9,38 +10,54 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, replace
 from functools import partial
-from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countersample import _cleanup, _text
-from countersample._progress import duration, share_progress
-from countersample.errors import ParameterError
+from countersample._progress import Progress, duration, share_progress
+from countersample.errors import DataError, ParameterError
 from countersample.study import grids
-from countersample.study.artifacts import write_artifacts
-from countersample.study.claims import summarize
-from countersample.study.estimate import estimate
-from countersample.study.experiment import load_grid, missing_libraries, plan, read_experiment
-from countersample.study.results import gather_warnings
+from countersample.study.claims import evaluate_claims, summarize
+from countersample.study.experiment import (
+    KINDS,
+    load_grid,
+    missing_libraries,
+    plan,
+    read_experiment,
+)
+from countersample.study.kinds import draw_figures, make_tables
+from countersample.study.report import Done, Report, SettingLine, write_report
+from countersample.study.results import gather_warnings, read_results, results_of, write_results
 from countersample.study.runner import run, state_of
+from countersample.study.settings import PAPER, SETTINGS
+from countersample.study.stages import versions
 from countersample.study.store import Store
-from countersample.study.tables import to_text
+from countersample.study.tables import to_text, write_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from countersample.study.artifacts import Artifacts
+    import pyarrow as pa
+
+    from countersample._progress import Show
     from countersample.study.claims import Verdict
-    from countersample.study.estimate import Estimate
     from countersample.study.experiment import Experiment
     from countersample.study.grids import Grid
-    from countersample.study.jobs import Job
+    from countersample.study.jobs import WorkList
+    from countersample.study.results import StudyResult
     from countersample.study.runner import State
     from countersample.study.tables import Table
 
     Note = Callable[[str], None]
 
-_FIRST_STAGES = ("data", "relevance")  # what the estimate of the time is measured on
+# Clicks drawn in training per second and core, on data of the shape of Yahoo's; an AMD EPYC.
+DRAWS_PER_SECOND = 150_000
+_FIRST_STAGES = ("data", "relevance")  # they are short, and warn of data that decides nothing
+_MIN_DRAWN = 1_000_000  # clicks per run; fewer do not show where methods end
+_FILES = {
+    "study.json": "the grids, settings and datasets, whole",
+    "results.parquet": "all learning curves: one row per evaluation point",
+}
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
@@ -72,6 +89,9 @@ def summarize_grids(studies: Iterable[Grid]) -> str:
     return _text.table(("study", "title", "in the paper"), rows, text_columns=3)
 
 
+# -- runs ----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Reproduction:
     """An experiment and its results folder."""
@@ -93,8 +113,8 @@ class Reproduction:
 
         `note` is called with sentences on what is left out, and on the files of the data.
         """
-        own = [Path(name) for name in studies if name.endswith(".toml")]
-        scale = scale or ("paper" if own else "medium")
+        files = [Path(name) for name in studies if name.endswith(".toml")]
+        scale = scale or ("paper" if files else "medium")
         excluded = {} if studies else missing_libraries(scale)
         names = studies or [name for name in grids.names() if name not in excluded]
         experiment = plan(
@@ -105,7 +125,7 @@ class Reproduction:
             note(f"{name} is left out: {reason}")
         for text in experiment.notes:
             note(f"countersample: {text}")
-        folder = Path(own[0].stem if own else f"reproduction-{scale}")
+        folder = Path(files[0].stem if files else f"reproduction-{scale}")
         return cls(experiment, Store(out or folder))
 
     @classmethod
@@ -122,44 +142,34 @@ class Reproduction:
     def run(self, command: str, *, workers: int, note: Note) -> Artifacts:
         """Do the missing work in the folder, and write tables, figures and the report."""
         store = self.store
-        whole, identity = self._join(command, store.claim)
-        work = whole.experiment.work()
+        identity = store.claim(self.experiment.identity(command))
+        experiment = read_experiment(identity)  # with the studies that the folder had before
+        work = experiment.work()
         state = state_of(work, store)
-        with store.lock():
-            with _cleanup.noted(partial(_stop_message, state, store, command)):
-                _do_missing(state, store, workers, note)
-            commands = dict.fromkeys(entry["command"] for entry in identity["grids"].values())
+        commands = dict.fromkeys(entry["command"] for entry in identity["grids"].values())
+        with store.lock(), _cleanup.noted(partial(_stop_message, state, store, command)):
+            if state.n_stale:
+                note(f"{state.n_stale} results of a version with other numbers are made again")
+            if state.missing:
+                note(describe_time(state, workers))
+            first = [job for job in state.missing.values() if job.stage in _FIRST_STAGES]
+            rest = [job for job in state.missing.values() if job not in first]
+            is_done = {*state.done}
+            with share_progress("study") as progress:
+                run(first, store, workers=workers, is_done=is_done, progress=progress)
+                for text in gather_warnings(work.jobs.values(), store):
+                    note(f"countersample: {text}")
+                is_done |= {job.key for job in first}
+                run(rest, store, workers=workers, is_done=is_done, progress=progress)
             with share_progress("study") as progress:
                 return write_artifacts(
-                    whole.experiment, work, store, commands=tuple(commands), progress=progress
+                    experiment, work, store, commands=tuple(commands), progress=progress
                 )
 
     def dry_run(self, command: str, *, workers: int) -> DryRun:
-        """Return what `run` would do, and how long it would take."""
-        whole, _ = self._join(command, self.store.merge)
-        state = whole.state
-        expected = _estimate(state.missing.values(), self.store, workers)
-        return DryRun(whole, state, expected, workers)
-
-    def _join(
-        self, command: str, join: Callable[[Mapping[str, Any]], dict[str, Any]]
-    ) -> tuple[Reproduction, dict[str, Any]]:
-        """Join this experiment to the one of the folder; return both together."""
-        identity = join(self.experiment.identity(command))
-        return replace(self, experiment=read_experiment(identity)), identity
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain values for JSON."""
-        state = self.state
-        return {
-            **self.facts,
-            "running": self.store.is_locked(),
-            "done": len(state.done),
-            "missing": len(state.missing),
-            "damaged": [str(self.store.path(job)) for job in state.damaged],
-            "stale": len(state.stale),
-            "stages": _stages(state),
-        }
+        """Return the jobs that `run` would do, and about how long it would take."""
+        identity = self.store.merge(self.experiment.identity(command))
+        return DryRun(replace(self, experiment=read_experiment(identity)), workers)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -172,118 +182,197 @@ class Reproduction:
             "datasets": experiment.datasets,
         }
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as plain values for JSON."""
+        state = self.state
+        return {
+            **self.facts,
+            "running": self.store.is_locked(),
+            "done": len(state.done),
+            "missing": len(state.missing),
+            "stale": state.n_stale,
+            "stages": state.by_stage(),
+        }
+
     def summary(self) -> str:
         """Return the state for a terminal."""
-        experiment, state, is_running = self.experiment, self.state, self.store.is_locked()
+        state, is_running = self.state, self.store.is_locked()
         rows = [
-            ("studies", ", ".join(grid.name for grid in experiment.grids)),
-            ("datasets", ", ".join(experiment.datasets) or "none"),
-            ("scale", experiment.scale),
+            ("studies", ", ".join(self.facts["studies"])),
+            ("datasets", ", ".join(self.facts["datasets"]) or "none"),
+            ("scale", self.facts["scale"]),
             ("state", "a run is at work" if is_running else "no run is at work"),
         ]
-        blocks = [_text.pairs(rows), "", _table_of_stages(state)]
-        blocks += [
-            f"{self.store.path(job)} is damaged and will be made again" for job in state.damaged
-        ]
+        lines = [_text.pairs(rows), "", _table_of_stages(state)]
+        if state.n_stale:
+            lines.append(f"{state.n_stale} results are of a version with other numbers")
         if not state.missing:
             report = self.store.folder / "report.html"
-            blocks.append(f"All results are there; the report is {report}")
+            lines.append(f"All results are there; the report is {report}")
         elif not is_running:
-            blocks.append("To go on, give the command that began it again")
-        return "\n".join(blocks)
-
-
-def _do_missing(state: State, store: Store, workers: int, note: Note) -> None:
-    if not state.missing:
-        return
-    if state.damaged:
-        note(f"{len(state.damaged)} damaged results are made again")
-    if state.stale:
-        note(f"{len(state.stale)} results are made again: a version with other numbers made them")
-    first = {key: job for key, job in state.missing.items() if job.stage in _FIRST_STAGES}
-    rest = {key: job for key, job in state.missing.items() if key not in first}
-    with share_progress("study") as progress:
-        run(first.values(), store, workers=workers, is_done=state.done, progress=progress)
-    for text in gather_warnings({**state.done, **first}.values(), store):
-        note(f"countersample: {text}")
-    expected = _estimate(rest.values(), store, workers)
-    note(describe_time(len(rest), expected, workers))
-    with share_progress("study") as progress:
-        run(
-            rest.values(), store, workers=workers, is_done={*state.done, *first},
-            seconds=expected.by_job, progress=progress,
-        )  # fmt: skip
-
-
-def _estimate(jobs: Iterable[Job], store: Store, workers: int) -> Estimate:
-    with share_progress("study") as progress:
-        progress("measuring how long it will take; the first time on a machine it compiles", nan)
-        return estimate(list(jobs), store, workers=workers)
-
-
-def _stop_message(state: State, store: Store, command: str) -> str:
-    """Return how far a study is that a signal stops now, by the results that are there."""
-    damaged = {job.key for job in state.damaged}
-    n_new = sum(
-        key not in damaged and store.path(job).exists() for key, job in state.missing.items()
-    )
-    n_jobs = len(state.done) + len(state.missing)
-    return (
-        f"Stopped: {len(state.done) + n_new} of {n_jobs} jobs are done and kept. "
-        f"To go on: {command}"
-    )
+            lines.append("To go on, give the command that began it again")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, eq=False)
 class DryRun:
-    """What a run would do, and how long it would take."""
+    """The jobs that a run would do, and about how long it would take."""
 
     reproduction: Reproduction
-    state: State
-    expected: Estimate
     workers: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
+        state = self.reproduction.state
         return {
             **self.reproduction.facts,
-            "jobs": len(self.state.missing),
-            "seconds": round(self.expected.seconds, 1),
+            "jobs": len(state.missing),
+            "seconds": round(estimate_seconds(state, self.workers), 1),
             "workers": self.workers,
-            "stages": _stages(self.state),
+            "stages": state.by_stage(),
         }
 
     def summary(self) -> str:
         """Return the jobs and the time, for a terminal."""
-        blocks = [
-            _table_of_stages(self.state),
-            describe_time(len(self.state.missing), self.expected, self.workers),
-            f"Nothing was done; the results would go to {self.reproduction.store.folder}",
-        ]
-        return "\n".join(blocks)
+        state = self.reproduction.state
+        return "\n".join(
+            [
+                _table_of_stages(state),
+                describe_time(state, self.workers),
+                f"Nothing was done; the results would go to {self.reproduction.store.folder}",
+            ]
+        )
 
 
-def describe_time(n_jobs: int, expected: Estimate, workers: int) -> str:
-    """Return "12 jobs, about 3 min on 2 cores"."""
+def estimate_seconds(state: State, workers: int) -> float:
+    """Return about how long the missing jobs take: draws / (speed · workers)."""
+    draws = sum(job.draws for job in state.missing.values())
+    return draws / (DRAWS_PER_SECOND * workers)
+
+
+def describe_time(state: State, workers: int) -> str:
+    """Return "12 jobs, about 3 min on 2 cores at 150,000 draws per second and core"."""
     cores = "core" if workers == 1 else "cores"
-    return f"{n_jobs} jobs, about {duration(expected.seconds)} on {workers} {cores}"
+    time = duration(estimate_seconds(state, workers))
+    return (
+        f"{len(state.missing)} jobs, about {time} on {workers} {cores}, at "
+        f"{DRAWS_PER_SECOND:,} draws per second and core"
+    )
 
 
-def _stages(state: State) -> dict[str, dict[str, int]]:
-    return {
-        stage: {"done": done, "total": total, "stale": stale}
-        for stage, done, total, stale in state.by_stage()
-    }
+def _stop_message(state: State, store: Store, command: str) -> str:
+    """Return how far a study is that a signal stops now, by the results that are there."""
+    n_done = len(state.done) + sum(store.path(job).exists() for job in state.missing.values())
+    n_jobs = len(state.done) + len(state.missing)
+    return f"Stopped: {n_done} of {n_jobs} jobs are done and kept. To go on: {command}"
 
 
 def _table_of_stages(state: State) -> str:
     rows = [
-        (stage, f"{done:,}", f"{total:,}", f"{100 * done / total:.0f} %", f"{stale:,}")
-        for stage, done, total, stale in state.by_stage()
+        (stage, f"{counts['done']:,}", f"{counts['total']:,}")
+        for stage, counts in state.by_stage().items()
     ]
-    table = _text.table(("stage", "done", "of", "", "stale"), rows)
-    hint = "\nstale: made by a version with other numbers; it will be made again"
-    return table + (hint if state.stale else "")
+    return _text.table(("stage", "done", "of"), rows)
+
+
+# -- tables, figures, report ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """The main table of each study, the verdicts, and the path of the report."""
+
+    tables: tuple[Table, ...]
+    verdicts: tuple[Verdict, ...]
+    warnings: tuple[str, ...]
+    remarks: tuple[str, ...]  # limits of scale and data
+    report: Path
+
+
+def write_artifacts(
+    experiment: Experiment,
+    work: WorkList,
+    store: Store,
+    *,
+    commands: tuple[str, ...],
+    progress: Progress | Show | None = None,
+) -> Artifacts:
+    """Write the tables, figures, rows and report of an experiment whose jobs are done.
+
+    `commands` repeat it.
+    """
+    progress, folder = Progress.of(progress), store.folder
+    done = Done(work, store, grids.load_published())
+    for name in ("figures", "tables"):
+        (folder / name).mkdir(exist_ok=True)
+    sections = []
+    for index, study in enumerate(experiment.studies):
+        progress(f"writing up {study.name}", index / (len(experiment.studies) + 1))
+        sections.append(KINDS[study.grid.kind].write_up(study, done))
+    progress("writing the report", 1.0)
+    write_results(experiment.studies, work, store, folder / "results.parquet")
+    verdicts = tuple(verdict for section in sections for verdict in section.verdicts)
+    warnings = tuple(gather_warnings(work.jobs.values(), store))
+    remarks = tuple(_list_remarks(experiment))
+    title = ", ".join(grid.title for grid in experiment.grids)
+    if all(grid.name in grids.names() for grid in experiment.grids):
+        title = "Weigh clicks or draw by weight? The CounterSample study, repeated"
+    report = Report(
+        title=title,
+        summary=(*summarize(verdicts), *(f"Warning: on {text}." for text in warnings), *remarks),
+        sections=tuple(sections),
+        settings=tuple(_list_settings(experiment)),
+        versions=versions(),
+        commands=commands,
+        files={path: text for path, text in _FILES.items() if (folder / path).exists()},
+    )
+    write_report(report, folder / "report.html")
+    tables = tuple(section.tables[0] for section in sections)
+    return Artifacts(tables, verdicts, warnings, remarks, folder / "report.html")
+
+
+def _list_remarks(experiment: Experiment) -> Iterator[str]:
+    if experiment.scale != "paper":
+        yield (
+            f"This is the {experiment.scale} scale: fewer clicks, steps and queries than the "
+            "paper's. Differences between methods are larger early in training, so regret is not "
+            "comparable in size with the paper's, only in order."
+        )
+    runs = (study.config for study in experiment.studies if study.grid.methods)
+    n_drawn = min((config.steps() * config.batch_size for config in runs), default=_MIN_DRAWN)
+    if experiment.scale == "smoke":
+        yield (
+            "So little data and so few runs show that everything works, and decide nothing: "
+            "intervals are wide, and most verdicts are open."
+        )
+    elif n_drawn < _MIN_DRAWN:
+        yield (
+            f"A run draws {n_drawn:,} clicks, the paper's {PAPER.steps() * PAPER.batch_size:,}: "
+            "the early part of training is compared, and where methods end is not decided. "
+            "--scale medium draws a million clicks per run."
+        )
+    synthetic = [name for name in experiment.datasets if name.endswith("-like")]
+    if synthetic:
+        yield (
+            f"{' and '.join(synthetic)}: synthetic data of the shape of a real set. The paper's "
+            "numbers beside it are those of the real set."
+        )
+
+
+def _list_settings(experiment: Experiment) -> Iterator[SettingLine]:
+    """Yield every setting that is the same in all studies of methods, beside the paper's."""
+
+    def show(value: Any) -> str:  # noqa: ANN401 (a setting)
+        if isinstance(value, tuple):
+            return f"{len(value)} values from {value[0]:g} to {value[-1]:g}"
+        return f"{value:,}" if isinstance(value, int) else str(value)
+
+    configs = [study.config for study in experiment.studies if study.grid.methods]
+    for name, setting in SETTINGS.items():
+        values = {getattr(config, name) for config in configs}
+        if len(values) == 1:
+            title, origin = setting.metadata["title"], setting.metadata["origin"]
+            yield SettingLine(title, show(values.pop()), show(getattr(PAPER, name)), origin)
 
 
 def summarize_findings(
@@ -303,3 +392,77 @@ def summarize_findings(
     if verdicts:
         blocks.append("")
     return "\n".join([*blocks, *map(_text.paragraph, (*summarize(verdicts), *remarks))])
+
+
+# -- results files -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The tables and verdicts of the studies in a results file."""
+
+    tables: tuple[Table, ...]
+    verdicts: tuple[Verdict, ...]
+    left_out: tuple[str, ...]  # rows that were not evaluated: one sentence each
+
+
+def evaluate_file(path: Path, datasets: Sequence[str] = (), out: Path | None = None) -> Evaluation:
+    """Test the claims of studies on the rows of a results file; nothing is run.
+
+    Each study must be one of the package, at the scale whose values are in the file.
+
+    Parameters
+    ----------
+    path : Path
+    datasets : sequence of str
+        By default all.
+    out : Path, optional
+        A folder for tables and figures.
+    """
+    rows = read_results(path)
+    row_datasets = rows["dataset"].to_pylist()
+    if datasets:
+        rows = rows.filter([each in datasets for each in row_datasets])
+    if not len(rows):
+        names = ", ".join(dict.fromkeys(row_datasets)) or "none"
+        raise DataError(f"{path} has no rows of {' or '.join(datasets) or 'runs'}: it has {names}")
+    results, left_out = _read_studies(rows)
+    if not results:
+        raise DataError(f"{path} has no study of the package: see countersample reproduce --list")
+    published = grids.load_published()
+    tables = [table for result in results for table in make_tables(result, published)]
+    verdicts = [verdict for result in results for verdict in evaluate_claims(result)]
+    if out is not None:
+        (out / "tables").mkdir(parents=True, exist_ok=True)
+        (out / "figures").mkdir(exist_ok=True)
+        for table in tables:
+            write_table(table, out / "tables")
+        for result in results:
+            draw_figures(result, out / "figures")
+    return Evaluation(tuple(tables), tuple(verdicts), tuple(left_out))
+
+
+def _read_studies(rows: pa.Table) -> tuple[list[StudyResult], list[str]]:
+    """Return the results of studies of the package, and sentences about other rows."""
+    values: dict[str, dict[str, None]] = {}  # by study, in the order of the file
+    for study, value in zip(rows["study"].to_pylist(), rows["value"].to_pylist(), strict=True):
+        values.setdefault(study, {})[value] = None
+    results: list[StudyResult] = []
+    left_out: list[str] = []
+    for name, in_file in values.items():
+        if name not in grids.names():
+            left_out.append(f"{name} is left out: it is no study of the package")
+            continue
+        results.append(results_of(rows, _find_grid(name, in_file)))
+        complete = {str(value) for value in results[-1].grid.values}
+        if missing := [value for value in in_file if value not in complete]:
+            left_out.append(
+                f"{name} at {', '.join(missing)} is left out: it lacks runs of a method or dataset"
+            )
+    return results, left_out
+
+
+def _find_grid(name: str, values: Iterable[str]) -> Grid:
+    """Return the grid of a study at the largest scale that has the most of the values."""
+    at_scales = [load_grid(grids.path_of(name), scale) for scale in reversed(grids.SCALES)]
+    return max(at_scales, key=lambda grid: len({*values} & {str(value) for value in grid.values}))

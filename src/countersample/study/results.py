@@ -1,14 +1,15 @@
-"""The results of studies of regret: in memory, and as one Parquet file.
+"""The results of studies of regret: rows of one Parquet file, and cells in memory.
 
-`gather` reads the results of jobs, and `write_results` writes one row per evaluation point;
-`read_results` and `results_of` return from such rows what `gather` returns, to test claims again.
+`write_results` writes one row per evaluation point. `results_of` turns such rows into a
+`StudyResult`, and so does `gather` for the jobs of a study that was just run. So claims are tested
+in the same way on a run and on a published file.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from math import nan
+from itertools import product
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from countersample.study.sources import Study
     from countersample.study.store import Store
 
-    CellName = tuple[str, str, Value]  # dataset (and combination), method, value
-
 _MIN_PLATEAU = 3  # the fewest similar learning rates that are reported as a plateau
 
 
@@ -41,14 +40,6 @@ class RateFlag(NamedTuple):
     alike: tuple[float, float] = (nan, nan)  # rates between these are as good, up to noise
     n_alike: int = 0
     edge: str = ""  # "smallest" or "largest" if it is at an end of the rates tried
-
-    @classmethod
-    def of(cls, tuning: Mapping[str, Any]) -> RateFlag:
-        """Return the flag of the result of a tuning."""
-        rates, (low, high) = tuning["learning_rates"], tuning["alike"]
-        ends = {rates[0]: "smallest", rates[-1]: "largest"} if len(rates) > 1 else {}
-        n_alike = rates.index(high) - rates.index(low) + 1
-        return cls((low, high), n_alike, ends.get(tuning["learning_rate"], ""))
 
     @property
     def is_plateau(self) -> bool:
@@ -62,20 +53,6 @@ class RateFlag(NamedTuple):
         if self.is_plateau:
             parts.append(f"{self.alike[0]:g} to {self.alike[1]:g} alike")
         return ", ".join(parts)
-
-
-class Run(NamedTuple):
-    """One run: of a method at a setting, on one fold and click log."""
-
-    fold: str
-    seed: int
-    learning_rate: float | None  # None if the optimizer needs none
-    drawn: Ints  # (n_points,): clicks drawn at each evaluation point
-    ndcg: Floats  # (n_points,): the metric on test data
-    best: float  # the metric of w*
-    diverged: bool
-    seconds: float
-    flag: RateFlag
 
 
 @dataclass(frozen=True)
@@ -94,21 +71,6 @@ class Cell:
     seconds: Floats  # (n_runs,): training time of each run, on one core
     rate_flags: tuple[RateFlag, ...] = ()  # one per fold
 
-    @classmethod
-    def of_runs(cls, runs: Sequence[Run]) -> Cell:
-        """Return the cell of some runs, which have the same evaluation points."""
-        folds = {run.fold: run for run in runs}.values()  # runs of a fold share a learning rate
-        return cls(
-            learning_rates=tuple(run.learning_rate for run in folds),
-            drawn=runs[0].drawn,
-            ndcg=np.array([run.ndcg for run in runs]),
-            best=np.array([run.best for run in runs]),
-            runs=tuple((run.fold, run.seed) for run in runs),
-            n_diverged=sum(run.diverged for run in runs),
-            seconds=np.array([run.seconds for run in runs]),
-            rate_flags=tuple(run.flag for run in folds),
-        )
-
     @property
     def regrets(self) -> Floats:
         """The mean over evaluation points of nDCG@10(w*) − nDCG@10(w̄_t), by run, (n_runs,)."""
@@ -116,20 +78,14 @@ class Cell:
         return regrets
 
     @property
-    def mean_curve(self) -> Floats:
-        """The mean of nDCG@10 over runs, (n_points,)."""
-        mean: Floats = self.ndcg.mean(axis=0)
-        return mean
+    def final(self) -> Floats:
+        """nDCG@10 at the last evaluation point, by run, (n_runs,)."""
+        return self.ndcg[:, -1]
 
     @property
     def divergence(self) -> str:
         """How many runs diverged, in words; empty if none did."""
         return f"{self.n_diverged} of {len(self.runs)} runs diverged" if self.n_diverged else ""
-
-    @property
-    def final(self) -> Floats:
-        """nDCG@10 at the last evaluation point, by run, (n_runs,)."""
-        return self.ndcg[:, -1]
 
 
 @dataclass(frozen=True)
@@ -138,8 +94,7 @@ class StudyResult:
 
     grid: Grid
     datasets: tuple[str, ...]  # their names in tables
-    # By dataset (and combination, see `Grid.where`), name of a method, and value of the grid.
-    cells: Mapping[tuple[str, str, Value], Cell]
+    cells: Mapping[tuple[str, str, Value], Cell]  # by dataset, name of a method, and value
     # nDCG@10 on test data of w* and of the logging policy, by dataset, mean over folds.
     best: Mapping[str, float]
     policy: Mapping[str, float]
@@ -149,7 +104,15 @@ class StudyResult:
     nothing_set: Mapping[tuple[str, Value], Floats] = field(default_factory=dict)
 
 
-# -- from jobs -----------------------------------------------------------------------------------
+def gather(study: Study, work: WorkList, store: Store) -> StudyResult:
+    """Return the results of a study of regret, all of whose jobs are done."""
+    result = results_of(_make_rows([study], work, store), study.grid)
+    defaults = {}
+    if study.grid.nothing_set:
+        for dataset, value in product(result.datasets, result.grid.values):
+            jobs = work.others[study.name, "ranker", dataset, value]
+            defaults[dataset, value] = np.concatenate([store.read(job)["ndcg"] for job in jobs])
+    return replace(result, nothing_set=defaults)
 
 
 def gather_warnings(jobs: Iterable[Job], store: Store) -> list[str]:
@@ -158,95 +121,56 @@ def gather_warnings(jobs: Iterable[Job], store: Store) -> list[str]:
     return list(dict.fromkeys(text for texts in warnings for text in texts))
 
 
-def gather(study: Study, work: WorkList, store: Store) -> StudyResult:
-    """Return the results of a study of regret, all of whose jobs are done."""
-    grid = study.grid
-    cells = {name[1:]: runs for name, runs in work.cells.items() if name[0] == study.name}
-    places = tuple(study.places)
-
-    def mean(place: str, name: str) -> float:
-        runs = [run for (where, *_), of_cell in cells.items() if where == place for run in of_cell]
-        levels = {run.levels.key: run.levels for run in runs}
-        return float(np.mean([store.read(job)[name] for job in levels.values()]))
-
-    metrics = {config.metric for config in grid.configs(study.config)}
-    rankers = {name[1:]: jobs for name, jobs in work.rankers.items() if name[0] == study.name}
-    return StudyResult(
-        grid,
-        places,
-        {name: Cell.of_runs([_read_run(run, store) for run in runs])
-         for name, runs in cells.items()},
-        {place: mean(place, "best") for place in places},
-        {place: mean(place, "policy") for place in places},
-        _join_titles(metrics),
-        {name: np.concatenate([store.read(job)["ndcg"] for job in jobs])
-         for name, jobs in rankers.items()},
-    )  # fmt: skip
-
-
-def _join_titles(metrics: set[str]) -> str:
-    return metric_title(metrics.pop()) if len(metrics) == 1 else "the metric"
-
-
-def _read_run(run: RunJobs, store: Store) -> Run:
-    result = store.read(run.job)
-    return Run(
-        run.fold, run.seed, result["learning_rate"],
-        np.array(result["step"]) * run.job.config["batch_size"], result["ndcg"],
-        store.read(run.levels)["best"], result["diverged_at"] is not None, result["seconds"],
-        RateFlag.of(store.read(run.tuning)) if run.tuning else RateFlag(),
-    )  # fmt: skip
-
-
 # -- to rows -------------------------------------------------------------------------------------
 
 
 def write_results(studies: Sequence[Study], work: WorkList, store: Store, path: Path) -> None:
     """Write one row per evaluation point: configuration, seed, versions, fingerprints, results.
 
-    The columns are documented in docs/study.md.
+    The columns are documented in docs/study.md. Without a study of regret no file is written.
     """
-    import pyarrow as pa  # noqa: PLC0415 (heavy)
-    from pyarrow import parquet  # noqa: PLC0415
+    from pyarrow import parquet  # noqa: PLC0415 (heavy)
 
-    tables = [
-        pa.table(_make_columns(study, name, run, store))
-        for study in studies
-        for name, runs in work.cells.items()
-        if name[0] == study.name
-        for run in runs
-    ]
-    if not tables:
+    if not any(study.grid.kind == "regret" for study in studies):
         return
-    table = pa.concat_tables(tables)
     with atomic_path(path) as temporary:
-        parquet.write_table(table, temporary, compression="zstd")
+        parquet.write_table(_make_rows(studies, work, store), temporary, compression="zstd")
+
+
+def _make_rows(studies: Sequence[Study], work: WorkList, store: Store) -> pa.Table:
+    import pyarrow as pa  # noqa: PLC0415 (heavy)
+
+    return pa.concat_tables(
+        pa.table(_make_columns(study, cell, run, store))
+        for study in studies
+        for cell, runs in work.cells.items()
+        if cell[0] == study.name
+        for run in runs
+    )
 
 
 def _make_columns(
     study: Study, cell: tuple[str, str, str, Value], run: RunJobs, store: Store
 ) -> dict[str, Any]:
     """Return the columns of a run: first those that are the same in all of its rows."""
-    source, block = study.places[cell[1]]
     result, levels = store.read(run.job), store.read(run.levels)
     fingerprints = store.read(run.references)["fingerprints"]
-    tuning = store.read(run.tuning) if run.tuning else None
-    flag = RateFlag.of(tuning) if tuning else RateFlag()
-    rates = tuning["learning_rates"] if tuning else [np.nan]
-    rate = result["learning_rate"]
+    tuning = store.read(run.tuning) if run.tuning else {}
+    rates, (low, high) = tuning.get("learning_rates", [nan]), tuning.get("alike", (nan, nan))
+    rate, is_tuned = result["learning_rate"], bool(tuning)
     steps, ndcg = np.array(result["step"]), np.array(result["ndcg"])
     constants = {
-        "study": study.name, "dataset": source.name, "fold": run.fold, "method": cell[2],
+        "study": study.name, "dataset": cell[1], "fold": run.fold, "method": cell[2],
         "axis": study.grid.axis, "value": str(cell[3]),
-        "beside": ", ".join(f"{name}={value}" for name, value in block.items()),
-        **dict.fromkeys(OPTIMIZER_SETTINGS, np.nan), "scorer": "linear", "hidden": 0,
+        **dict.fromkeys(OPTIMIZER_SETTINGS, nan), "scorer": "linear", "hidden": 0,
         **run.job.config, **run.clicks.config,
         "policy_fraction": run.references.config["policy_fraction"],
         **{name: run.references.needs[0].config[name] for name in ("normalization", "bits")},
-        "rates_tried": len(rates) if tuning else 0, "rates_from": rates[0], "rates_to": rates[-1],
-        "learning_rate": np.nan if rate is None else rate,
-        "rates_alike_from": flag.alike[0], "rates_alike_to": flag.alike[1],
-        "rates_alike": flag.n_alike, "rate_at_edge": bool(flag.edge),
+        "rates_tried": len(rates) if is_tuned else 0, "rates_from": rates[0], "rates_to": rates[-1],
+        "learning_rate": nan if rate is None else rate,
+        "rates_alike_from": low, "rates_alike_to": high,
+        "rates_alike": rates.index(high) - rates.index(low) + 1 if is_tuned else 0,
+        "rate_at_edge": len(rates) > 1 and rate in (rates[0], rates[-1]),
         **{name: float(result[name]) for name in ("seconds", "max_weight", "mean_weight")},
         "best_ndcg": levels["best"], "policy_ndcg": levels["policy"],
         **{f"{part}_fingerprint": value for part, value in fingerprints.items()},
@@ -266,14 +190,16 @@ def _make_columns(
 
 # -- from rows -----------------------------------------------------------------------------------
 
-_TEXTS = ("study", "dataset", "fold", "method", "axis", "value", "beside", "metric")
+_RUN = ("dataset", "method", "value", "fold", "seed")  # the columns that identify a run of a study
+_CURVE = ("drawn", "ndcg", "diverged")  # the columns that differ within a run
 _NUMBERS = ("learning_rate", "ndcg", "best_ndcg", "policy_ndcg", "seconds", "rates_from",
             "rates_to", "rates_alike_from", "rates_alike_to")  # fmt: skip
-_COUNTS = ("rates_tried", "rates_alike", "drawn", "seed")
 _TYPES = (
-    dict.fromkeys(_TEXTS, "string") | dict.fromkeys(_NUMBERS, "float64")
-    | dict.fromkeys(_COUNTS, "int64") | {"diverged": "bool"}
-)  # fmt: skip
+    dict.fromkeys(("study", "dataset", "fold", "method", "axis", "value", "metric"), "string")
+    | dict.fromkeys(_NUMBERS, "float64")
+    | dict.fromkeys(("rates_tried", "rates_alike", "drawn", "seed"), "int64")
+    | {"diverged": "bool"}
+)
 
 
 def read_results(path: Path) -> pa.Table:
@@ -308,81 +234,81 @@ def results_of(rows: pa.Table, grid: Grid) -> StudyResult:
     DataError
         If no value has runs of every method on every dataset.
     """
-    cells = _split_runs(rows, grid)
+    from pyarrow import compute  # noqa: PLC0415 (heavy)
+
+    in_study = compute.and_(
+        compute.equal(rows["study"], grid.name), compute.equal(rows["axis"], grid.axis)
+    )
+    others = [name for name in _TYPES if name not in {*_RUN, *_CURVE}]
+    runs = (
+        rows.filter(in_study)
+        .group_by(_RUN, use_threads=False)  # in the order of the rows
+        .aggregate([(name, "list") for name in _CURVE] + [(name, "first") for name in others])
+    )
+    by_text, methods = {str(value): value for value in grid.values}, {m.name for m in grid.methods}
+    cells: dict[tuple[str, str, Value], list[dict[str, Any]]] = {}
+    for row in runs.to_pylist():
+        run = {name.removesuffix("_list").removesuffix("_first"): row[name] for name in row}
+        if run["value"] in by_text and run["method"] in methods:
+            name = (run["dataset"], run["method"], by_text[run["value"]])
+            cells.setdefault(name, []).append(run)
     datasets = tuple(dict.fromkeys(dataset for dataset, _, _ in cells))
     pairs = [(dataset, method.name) for dataset in datasets for method in grid.methods]
     values = tuple(v for v in grid.values if all((*pair, v) in cells for pair in pairs))
     if not datasets or not values:
         where = ", ".join(datasets) or "any dataset"
         raise DataError(f"{grid.name}: no value of {grid.axis} has runs of every method on {where}")
-    claims = tuple(claim for claim in grid.claims if _can_be_tested(claim, grid, values))
-    complete = {name: runs for name, runs in cells.items() if name[2] in values}
+    cells = {name: cell_runs for name, cell_runs in cells.items() if name[2] in values}
+    by_fold = {(run["dataset"], run["fold"]): run for each in cells.values() for run in each}
 
     def mean(dataset: str, column: str) -> float:
-        runs = [run for name, of_cell in complete.items() if name[0] == dataset for run in of_cell]
-        return float(np.mean([*{run["fold"]: run[column] for run in runs}.values()]))
+        return float(np.mean([run[column] for key, run in by_fold.items() if key[0] == dataset]))
 
-    metrics = {run["metric"] for runs in complete.values() for run in runs}
+    metrics = {run["metric"] for each in cells.values() for run in each}
     return StudyResult(
-        replace(grid, values=values, claims=claims),
+        replace(grid, values=values, claims=_select_claims(grid, values)),
         datasets,
-        {name: Cell.of_runs(_parse_runs(runs)) for name, runs in complete.items()},
+        {name: _make_cell(cell_runs) for name, cell_runs in cells.items()},
         {dataset: mean(dataset, "best_ndcg") for dataset in datasets},
         {dataset: mean(dataset, "policy_ndcg") for dataset in datasets},
-        _join_titles(metrics),
+        metric_title(metrics.pop()) if len(metrics) == 1 else "the metric",
     )
 
 
-def _split_runs(rows: pa.Table, grid: Grid) -> dict[CellName, list[dict[str, Any]]]:
-    """Return the runs of each cell as their columns, in the order of the file.
-
-    A column that is the same in all rows of a run has one value.
-    """
-    columns = {name: rows[name].to_numpy() for name in _TYPES}
-    values = {str(value): value for value in grid.values}
-    methods = {method.name for method in grid.methods}
-    ends = np.flatnonzero(np.diff(columns["drawn"], append=0) <= 0) + 1
-    cells: dict[CellName, list[dict[str, Any]]] = {}
-    for begin, end in pairwise([0, *ends]):
-        run = {name: column[begin] for name, column in columns.items()}
-        is_in_grid = (run["study"], run["axis"], run["beside"]) == (grid.name, grid.axis, "")
-        if not is_in_grid or run["value"] not in values or run["method"] not in methods:
-            continue
-        curve = {name: columns[name][begin:end] for name in ("drawn", "ndcg", "diverged")}
-        name = (run["dataset"], run["method"], values[run["value"]])
-        cells.setdefault(name, []).append(run | curve)
-    return cells
-
-
-def _parse_runs(runs: Sequence[dict[str, Any]]) -> list[Run]:
+def _make_cell(runs: Sequence[dict[str, Any]]) -> Cell:
     first = runs[0]
-    if any(not np.array_equal(run["drawn"], first["drawn"]) for run in runs):
+    if any(run["drawn"] != first["drawn"] for run in runs):
         raise DataError(
             f"runs of {first['method']} on {first['dataset']} at {first['value']} are evaluated at "
             "different points: expected whole runs"
         )
-    parsed = []
+    rates, flags = {}, {}  # by fold: its runs share a learning rate
     for run in runs:
-        rate = float(run["learning_rate"])
+        rate = run["learning_rate"]
         ends = {run["rates_from"]: "smallest", run["rates_to"]: "largest"}
-        flag = RateFlag(
-            (float(run["rates_alike_from"]), float(run["rates_alike_to"])),
-            int(run["rates_alike"]),
-            ends.get(rate, "") if run["rates_tried"] > 1 else "",
-        )
-        parsed.append(
-            Run(
-                run["fold"], int(run["seed"]), None if np.isnan(rate) else rate, run["drawn"],
-                run["ndcg"], run["best_ndcg"], bool(run["diverged"].any()), run["seconds"], flag,
-            )
-        )  # fmt: skip
-    return parsed
+        edge = ends.get(rate, "") if run["rates_tried"] > 1 else ""
+        alike = (run["rates_alike_from"], run["rates_alike_to"])
+        rates[run["fold"]] = None if isnan(rate) else rate
+        flags[run["fold"]] = RateFlag(alike, run["rates_alike"], edge)
+    return Cell(
+        learning_rates=tuple(rates.values()),
+        drawn=np.array(first["drawn"]),
+        ndcg=np.array([run["ndcg"] for run in runs]),
+        best=np.array([run["best_ndcg"] for run in runs]),
+        runs=tuple((run["fold"], run["seed"]) for run in runs),
+        n_diverged=sum(any(run["diverged"]) for run in runs),
+        seconds=np.array([run["seconds"] for run in runs]),
+        rate_flags=tuple(flags.values()),
+    )
 
 
-def _can_be_tested(claim: Claim, grid: Grid, values: Sequence[Value]) -> bool:
-    """Whether a claim of a grid can be tested with these of its values."""
-    try:
-        claim.check([method.name for method in grid.methods], values)
-    except ParameterError:
-        return False
-    return True
+def _select_claims(grid: Grid, values: Sequence[Value]) -> tuple[Claim, ...]:
+    """Return the claims of a grid that can be tested with these of its values."""
+    claims = []
+    for claim in grid.claims:
+        try:
+            claim.check([method.name for method in grid.methods], values)
+        except ParameterError:
+            continue
+        claims.append(claim)
+    return tuple(claims)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,25 +13,21 @@ from countersample.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from countersample.study.grids import Value
-
     T = TypeVar("T")
 
 PAPER_RATES = tuple(
     float(f"{digit}e{power}") for power in range(-10, 1) for digit in (1, 3)
 )  # 1e-10, 3e-10, 1e-9, …, 1, 3
-
-
-MIN_POINTS = 20
+POLICIES = ("ranked", "swapped", "shuffled")
+SCORERS = ("linear", "network")
+MIN_POINTS = 20  # evaluation points per run
 MAX_POINTS = 500
+_BITS = (8, 16, 32)
 
 
 def n_steps(*, epochs: float, clicks: int, batch_size: int) -> int:
     """T = epochs · clicks / batch_size, at least 1.
 
-    Examples
-    --------
-    >>> from countersample.study.settings import n_steps
     >>> n_steps(epochs=5, clicks=1_000_000, batch_size=10)
     500000
     """
@@ -45,9 +40,6 @@ def evaluation_points(*, steps: int, evaluate_every: int, batch_size: int) -> li
     There are at least 20 points (if there are as many steps) and at most 500, the paper's number:
     studies that vary the number of clicks would have too few or too many.
 
-    Examples
-    --------
-    >>> from countersample.study.settings import evaluation_points
     >>> len(evaluation_points(steps=5_000_000, evaluate_every=10_000, batch_size=1))
     500
     """
@@ -163,36 +155,34 @@ class ExperimentConfig:
         """Raise a `ParameterError` for settings that do not go together, or with these plans."""
         from countersample.training.options import TrainingOptions  # noqa: PLC0415 (imports numpy)
 
+        TrainingOptions(optimizer=self.optimizer, **self.optimizer_settings)  # type: ignore[arg-type]
+        is_network = self.scorer == "network"
+        optimizer = ", ".join([self.optimizer, *self.optimizer_settings])
+        problem = ""
         if self.tuning_logs > self.seeds:
-            raise ParameterError(
+            problem = (
                 f"tuning_logs is {self.tuning_logs}, expected at most {self.seeds}, the number "
                 "of click logs (seeds)"
             )
-        TrainingOptions(optimizer=self.optimizer, **self.optimizer_settings)  # type: ignore[arg-type]
-        if self.scorer == "network":
-            self._check_network(plans)
-        elif self.hidden:
-            raise ParameterError(
-                f"hidden is {self.hidden}, but the scorer is linear: set scorer to network"
+        elif self.hidden and not is_network:
+            problem = f"hidden is {self.hidden}, but the scorer is linear: set scorer to network"
+        elif is_network and optimizer != "sgd":
+            problem = (
+                f"optimizer is {optimizer} and the scorer is a network, expected sgd without "
+                "settings: networks of a study are trained by plain SGD"
             )
-
-    def _check_network(self, plans: Collection[str]) -> None:
-        if self.optimizer != "sgd" or self.optimizer_settings:
-            names = ", ".join([self.optimizer, *self.optimizer_settings])
-            raise ParameterError(
-                f"optimizer is {names} and the scorer is a network, expected sgd without settings: "
-                "networks of a study are trained by plain SGD"
-            )
-        if self.variance:
-            raise ParameterError(
+        elif is_network and self.variance:
+            problem = (
                 f"variance is {self.variance:g} and the scorer is a network, expected 0: only "
                 "linear scorers are trained with it"
             )
-        if "bounded" in plans:
-            raise ParameterError(
+        elif is_network and "bounded" in plans:
+            problem = (
                 "scorer is network, but a method has the plan bounded, whose bounds are "
                 "computed for linear scorers: expected another plan"
             )
+        if problem:
+            raise ParameterError(problem)
 
     def need_libraries(self) -> None:
         """Raise a `MissingExtraError` if a library that these settings need is not installed."""
@@ -200,33 +190,12 @@ class ExperimentConfig:
             need("torch")
 
 
-_BITS = (8, 16, 32)
-POLICIES = ("ranked", "swapped", "shuffled")
-SCORERS = ("linear", "network")
-_LOWER_IS_BETTER = "arp"
 PAPER = ExperimentConfig()
 SETTINGS = {setting.name: setting for setting in fields(ExperimentConfig)}
 
 
-def origin_of(name: str) -> str:
-    """Return the origin of a setting's default: "paper", "code" or "ours"."""
-    origin: str = SETTINGS[name].metadata["origin"]
-    return origin
-
-
-def title_of(name: str) -> str:
-    """Return the title of a setting in tables, figures and the report."""
-    title: str = SETTINGS[name].metadata["title"]
-    return title
-
-
 def check_setting(name: str, value: Any) -> Any:  # noqa: ANN401 (any user's value)
-    """Return the value of a setting in its type; raise an error for anything else.
-
-    Raises
-    ------
-    ParameterError
-        For an unknown name, or a value that the setting cannot have.
+    """Return the value of a setting in its type; raise a `ParameterError` for anything else.
 
     Examples
     --------
@@ -235,16 +204,12 @@ def check_setting(name: str, value: Any) -> Any:  # noqa: ANN401 (any user's val
     1.0
     """
     if name not in SETTINGS:
-        raise ParameterError(f"no setting {name!r}{nearest(name, SETTINGS)}")
+        raise ParameterError(f"no setting {name!r}{suggest(name, SETTINGS)}")
     default, bounds = getattr(PAPER, name), SETTINGS[name].metadata["bounds"]
     if isinstance(default, tuple):
         return _check_rates(value)
-    if name == "objective":
-        return _check_objective(value)
-    if name == "metric":
-        return _check_metric(value)
     if isinstance(default, str):
-        return choice(name, value, _choices()[name])
+        return _check_text(name, value)
     if name == "bits" and value not in _BITS:
         raise ParameterError(f"bits is {value!r}, expected one of {', '.join(map(str, _BITS))}")
     if default is None and value is None:
@@ -252,17 +217,36 @@ def check_setting(name: str, value: Any) -> Any:  # noqa: ANN401 (any user's val
     return (whole_number if isinstance(default, int) else number)(name, value, **bounds)
 
 
-def _check_metric(value: Any) -> str:  # noqa: ANN401 (any user's value)
-    from countersample.metrics import get_metric  # noqa: PLC0415 (imports numpy)
+def _check_text(name: str, value: Any) -> str:  # noqa: ANN401 (any user's value)
+    from countersample.clicks.models import CLICK_MODELS  # noqa: PLC0415 (these import numpy)
+    from countersample.data.preprocessing import SCALINGS  # noqa: PLC0415
+    from countersample.metrics import NO_RELEVANT, get_metric  # noqa: PLC0415
+    from countersample.objectives import get_objective  # noqa: PLC0415
+    from countersample.training.optimizers import OPTIMIZERS  # noqa: PLC0415
 
-    name = str(value)
-    try:
-        get_metric(name)
-    except ParameterError as error:
-        raise ParameterError(f"metric is {value!r}: {error}") from error
-    if name.partition("@")[0] == _LOWER_IS_BETTER:
-        raise ParameterError(f"metric is {value!r}, expected a metric of which higher is better")
-    return name
+    if name == "objective":
+        return get_objective(value).name
+    if name == "metric":
+        try:
+            get_metric(str(value))
+        except ParameterError as error:
+            raise ParameterError(f"metric is {value!r}: {error}") from error
+        if str(value).partition("@")[0] == "arp":
+            raise ParameterError(f"metric is {value!r}, expected one of which higher is better")
+        return str(value)
+    choices: Mapping[str, Collection[str]] = {
+        "optimizer": OPTIMIZERS, "normalization": SCALINGS, "no_relevant": NO_RELEVANT,
+        "click_model": CLICK_MODELS, "policy": POLICIES, "scorer": SCORERS,
+    }  # fmt: skip
+    return choice(name, value, choices[name])
+
+
+def _check_rates(value: Any) -> tuple[float, ...]:  # noqa: ANN401 (any user's value)
+    values = value if isinstance(value, (list, tuple)) else [value]
+    rates = {number("a value of learning_rates", rate, above=0) for rate in values}
+    if not values or len(rates) < len(values):
+        raise ParameterError(f"learning_rates is {value!r}, expected a list of different numbers")
+    return tuple(sorted(rates))
 
 
 def metric_title(name: str) -> str:
@@ -276,48 +260,7 @@ def metric_title(name: str) -> str:
     return titles.get(base, base.upper() if len(base) < 5 else base) + at + cut
 
 
-def describe_setting(name: str, value: Value) -> str:
-    """Return a setting and its value in a few words.
-
-    >>> describe_setting("gamma", 0.5), describe_setting("top", 5)
-    ('γ = 0.5', 'Items shown: 5')
-    """
-    symbol = re.search(r"\((.+)\)$", title_of(name))
-    text = value if isinstance(value, str) else f"{value:.10g}"
-    return f"{symbol[1]} = {text}" if symbol else f"{title_of(name)}: {text}"
-
-
-def _check_rates(value: Any) -> tuple[float, ...]:  # noqa: ANN401 (any user's value)
-    values = value if isinstance(value, (list, tuple)) else [value]
-    rates = {number("a value of learning_rates", rate, above=0) for rate in values}
-    if not values or len(rates) < len(values):
-        raise ParameterError(f"learning_rates is {value!r}, expected a list of different numbers")
-    return tuple(sorted(rates))
-
-
-def _check_objective(value: Any) -> str:  # noqa: ANN401 (any user's value)
-    from countersample.objectives import get_objective  # noqa: PLC0415 (imports numpy)
-
-    return get_objective(value).name
-
-
-def _choices() -> Mapping[str, Collection[str]]:
-    from countersample.clicks.models import CLICK_MODELS  # noqa: PLC0415
-    from countersample.data.preprocessing import SCALINGS as NORMALIZATIONS  # noqa: PLC0415
-    from countersample.metrics import NO_RELEVANT  # noqa: PLC0415 (these import numpy)
-    from countersample.training.optimizers import OPTIMIZERS  # noqa: PLC0415
-
-    return {
-        "optimizer": OPTIMIZERS,
-        "normalization": NORMALIZATIONS,
-        "no_relevant": NO_RELEVANT,
-        "click_model": CLICK_MODELS,
-        "policy": POLICIES,
-        "scorer": SCORERS,
-    }
-
-
-def nearest(name: str, names: Collection[str]) -> str:
+def suggest(name: str, names: Collection[str]) -> str:
     """Return " (did you mean …?), expected one of …", to go after an unknown name."""
     near = get_close_matches(name, names, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""

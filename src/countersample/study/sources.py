@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from countersample.data import RankingDataset
-    from countersample.study.grids import Grid, Value
+    from countersample.study.grids import Grid
     from countersample.study.settings import ExperimentConfig
 
 
@@ -39,40 +39,6 @@ class Fold:
     def title(self) -> str:
         """The dataset, and the fold if there are several."""
         return f"{self.dataset} {self.name}".rstrip()
-
-    def load(self) -> tuple[RankingDataset, ...]:
-        """Return the three parts; features are not normalised."""
-        if "shape" in self.config:
-            whole = synthetic(self.config["shape"], n_queries=self.config["queries"], rng=SEED)
-            return whole.split(*_SHARES, rng=SEED)
-        self._check_files()
-        parts = load(self.config["path"], fold=self.config.get("fold"), clip=self.config["clip"])
-        if set(parts) >= set(PARTS):
-            return tuple(parts[name] for name in PARTS)
-        if len(parts) > 1:
-            raise DataError(
-                f"{self.config['path']}: has {', '.join(parts)}, expected train, vali and test, "
-                "or one file to split"
-            )
-        (whole,) = parts.values()
-        return whole.split(*_SHARES, rng=SEED)
-
-    def _check_files(self) -> None:
-        """Raise a `DataError` for files that have changed since the study was planned on them."""
-        path = Path(self.config["path"])
-        states = state_of_files([path] if path.is_file() else path.rglob("*"))
-        for file in self.config["files"]:
-            if list(file) not in states:
-                raise DataError(
-                    f"{path}: {file[0]} has changed since the study was planned: begin anew, in "
-                    "another folder with --out"
-                )
-
-
-def state_of_files(files: Iterable[Path]) -> list[list[Any]]:
-    """Return name, size and time of each file, which identify the data under a path."""
-    present = sorted(file for file in files if file.is_file())
-    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in present]
 
 
 @dataclass(frozen=True)
@@ -97,14 +63,35 @@ class Study:
         """The name of its grid."""
         return self.grid.name
 
-    @property
-    def places(self) -> dict[str, tuple[Source, dict[str, Value]]]:
-        """The titles of rows in tables, each with its dataset and combination of settings."""
-        return {
-            self.grid.where(source.name, block): (source, block)
-            for source in self.sources
-            for block in self.grid.blocks()
-        }
+
+def load_fold(config: dict[str, Any]) -> tuple[RankingDataset, ...]:
+    """Return the three parts of a fold by its configuration; features are not normalised."""
+    if "shape" in config:
+        whole = synthetic(config["shape"], n_queries=config["queries"], rng=SEED)
+        return whole.split(*_SHARES, rng=SEED)
+    path = Path(config["path"])
+    states = _list_files([path] if path.is_file() else path.rglob("*"))
+    for file in config["files"]:
+        if list(file) not in states:
+            raise DataError(
+                f"{path}: {file[0]} has changed since the study was planned: begin anew, in "
+                "another folder with --out"
+            )
+    parts = load(path, fold=config.get("fold"), clip=config["clip"])
+    if set(parts) >= set(PARTS):
+        return tuple(parts[name] for name in PARTS)
+    if len(parts) > 1:
+        raise DataError(
+            f"{path}: has {', '.join(parts)}, expected train, vali and test, or one file to split"
+        )
+    (whole,) = parts.values()
+    return whole.split(*_SHARES, rng=SEED)
+
+
+def _list_files(files: Iterable[Path]) -> list[list[Any]]:
+    """Return name, size and time of each file, which identify the data under a path."""
+    present = sorted(file for file in files if file.is_file())
+    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in present]
 
 
 def find_source(
@@ -130,18 +117,17 @@ def find_source(
     DataError, ParameterError
         If there is no such data; the error lists the places searched and how to get it.
     """
+    path, title, clip = Path(name), name, False
     if name in SHAPES:
         if fold is not None:
             raise ParameterError(f"fold is {fold}, but {name} has no folds: leave fold out")
         config = {"shape": name, "queries": queries or SHAPES[name].n_queries, "seed": SEED}
         return Source(name, (Fold(name, "", config),))
-    path = Path(name)
-    exists = is_folder(path) or is_other(path)
-    if name in catalogue.known() and not exists:
+    if is_folder(path) or is_other(path):
+        title = path.resolve().name
+    elif name in catalogue.known():
         path, clip = catalogue.find(name, data_dir), name.startswith("istella")
-        title = _recognise(path, name, clip=clip)
-        return Source(title, *_folds(title, path, clip=clip, fold=fold))
-    if not exists:
+    else:
         names = ", ".join([*SHAPES, *catalogue.known()])
         raise ParameterError(f"no dataset {name!r}, expected a file, a folder, or one of {names}")
     if not (path.is_file() or path.is_dir()):
@@ -149,8 +135,7 @@ def find_source(
             f"{path} is neither a file nor a folder, and a study reads its data more than once: "
             "write it to a file first"
         )
-    title = _recognise(path, path.resolve().name, clip=False)
-    return Source(title, *_folds(title, path, clip=False, fold=fold))
+    return _find_folds(_recognise(path, title, clip=clip), path, clip=clip, fold=fold)
 
 
 def _recognise(path: Path, name: str, *, clip: bool) -> str:
@@ -170,25 +155,20 @@ def _recognise(path: Path, name: str, *, clip: bool) -> str:
     return f"{name} (another)" if name in PAPER_DATASETS else name
 
 
-def _folds(
-    dataset: str, path: Path, *, clip: bool, fold: int | None
-) -> tuple[tuple[Fold, ...], tuple[str, ...]]:
+def _find_folds(dataset: str, path: Path, *, clip: bool, fold: int | None) -> Source:
     """Return the folds of a file or folder, or only `fold`, and notes on its files."""
     layout = layout_of(path)
     identity = {"path": str(path.resolve()), "clip": clip}
     if layout is None or not layout.folds:
         if fold is not None:
             raise ParameterError(f"fold is {fold}, but {path} has no folds: leave it out")
-        files = state_of_files([path] if path.is_file() else path.iterdir())
+        files = _list_files([path] if path.is_file() else path.iterdir())
         notes = () if layout is None else tuple(layout.notes())
-        return (Fold(dataset, "", identity | {"files": files}),), notes
-    folds = tuple(
-        Fold(
-            dataset,
-            f"Fold{number}",
-            identity
-            | {"fold": number, "files": state_of_files(chain(*layout.files(number).values()))},
-        )
-        for number in (layout.folds if fold is None else [fold])
-    )
-    return folds, tuple([] if fold is None else layout.notes(fold))
+        return Source(dataset, (Fold(dataset, "", identity | {"files": files}),), notes)
+    folds = []
+    for number in layout.folds if fold is None else [fold]:
+        files = _list_files(chain(*layout.files(number).values()))
+        config = identity | {"fold": number, "files": files}
+        folds.append(Fold(dataset, f"Fold{number}", config))
+    notes = () if fold is None else tuple(layout.notes(fold))
+    return Source(dataset, tuple(folds), notes)

@@ -26,7 +26,6 @@ from countersample.clicks import (
     Ranked,
     Shuffled,
     Swapped,
-    diagnose,
     simulate_clicks,
 )
 from countersample.clicks.relevance import relevance_of, smallest_relevant
@@ -39,7 +38,7 @@ from countersample.plans import PLANS, Examples
 from countersample.rankers import CounterSampleRanker
 from countersample.study.references import choose, logging_policy, steps_of, supervised
 from countersample.study.settings import evaluation_points, n_steps
-from countersample.study.sources import PARTS, Fold
+from countersample.study.sources import PARTS, load_fold
 from countersample.theory import gradient_bounds
 from countersample.training import TrainingOptions, TrainingResult, train_many
 from countersample.training.optimizers import OPTIMIZER_SETTINGS
@@ -52,9 +51,9 @@ if TYPE_CHECKING:
     from countersample.data import RankingDataset
     from countersample.study.jobs import Job
     from countersample.study.runner import Parts, Workbench
-    from countersample.torch.networks import NetworkRun as NetworkResult
+    from countersample.torch.networks import NetworkRun
 
-FLOAT_BITS = 32  # of a feature that is a float32 number, not a code
+_FLOAT_BITS = 32  # of a feature that is a float32 number, not a code
 RATES_PER_PASS = 8  # learning rates that share a pass over the data
 _TUNING_POINTS = 25  # evaluation points that choose a learning rate
 _POLICIES = {"ranked": Ranked, "swapped": Swapped, "shuffled": Shuffled}
@@ -65,21 +64,16 @@ _PART_TITLES = {"train": "training", "vali": "validation", "test": "test"}
 
 
 def prepare_data(_: Workbench, job: Job, __: Progress) -> Parts:
-    """Return training, validation and test data, normalised."""
-    return load_parts(job.config)
-
-
-def load_parts(config: Mapping[str, Any]) -> Parts:
-    """Return the three parts, normalised by the training data, and compact."""
-    parts = dict(zip(PARTS, Fold("", "", config["source"]).load(), strict=True))
+    """Return training, validation and test data, normalised by the training data, and compact."""
+    config = job.config
+    parts = dict(zip(PARTS, load_fold(config["source"]), strict=True))
     for name, part in parts.items():
         if not part.n_items or part.labels.max() <= 0:
             title = _PART_TITLES[name]
             raise DataError(f"the {title} data has 0 relevant items, expected at least one")
-    normalizer = Normalizer.fit(parts["train"], config["normalization"])
-    bits = config["bits"]
+    normalizer, bits = Normalizer.fit(parts["train"], config["normalization"]), config["bits"]
     normalized = (normalizer(part) for part in parts.values())
-    return tuple(part if bits == FLOAT_BITS else part.compact(bits) for part in normalized)
+    return tuple(part if bits == _FLOAT_BITS else part.compact(bits) for part in normalized)
 
 
 def relevant_grade(dataset: RankingDataset, grade: float) -> float:
@@ -146,32 +140,25 @@ def simulate(bench: Workbench, job: Job, _: Progress) -> ClickLog:
     train_set, _vali, _test = bench.data_of(job)
     config = job.config
     (reference,) = job.needs
+    second = config["second_share"]
     weights = [np.array(bench.store.read(reference)["policy"])]
-    shares = [1 - config["second_share"], config["second_share"]]
-    if config["second_share"]:
+    if second:
         fraction = reference.config["policy_fraction"]
         weights.append(logging_policy(train_set, fraction=fraction, seed=1))
-    make_policy = _POLICIES[config["policy"]]
     scores = linear_scores(np.array(weights), train_set.features)
-    policies = [make_policy(each) for each in scores]
-    is_one = len(policies) == 1
+    policies = [_POLICIES[config["policy"]](each) for each in scores]
     return simulate_clicks(
         train_set,
-        policies[0] if is_one else dict(zip(("first", "second"), policies, strict=True)),
+        dict(zip(("first", "second"), policies, strict=True)) if second else policies[0],
         config["clicks"],
         top=config["top"] or None,
-        shares=None if is_one else shares,
+        shares=[1 - second, second] if second else None,
         bias=PositionBias(config["gamma"], config["bias_offset"]),
         relevant=relevant_grade(train_set, config["relevant"]),
         noise=config["noise"],
         click_model=config["click_model"],
         rng=config["seed"],
     )
-
-
-def diagnosis(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
-    """Return the statistics of the weights of a click log."""
-    return diagnose(bench.clicks(job.needs[0])).to_dict()
 
 
 def ranker(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
@@ -279,28 +266,11 @@ def length_of(job: Job) -> tuple[int, list[int]]:
 def _train(
     bench: Workbench, job: Job, clicks: Job, rates: Sequence[float] | None, progress: Progress
 ) -> list[Run]:
-    """Train by a job on the click log of another, once per learning rate, or once without any."""
-    config = job.config
-    train_set, _, _ = bench.data_of(clicks)
+    """Train linear scorers or networks by a job on a click log, one per rate, or one without."""
+    config, seed = job.config, clicks.config["seed"]
+    dataset, _, _ = bench.data_of(clicks)
     log = assumed_log(bench.clicks(clicks), config["exposure"], config["trained_gamma"])
-    seed: int = clicks.config["seed"]
-    return train_runs(config, train_set, log, rates, seed, length_of(job), progress)
-
-
-def train_runs(
-    config: Mapping[str, Any],
-    dataset: RankingDataset,
-    log: ClickLog,
-    rates: Sequence[float] | None,
-    seed: int,
-    length: tuple[int, list[int]],
-    progress: Progress,
-) -> list[Run]:
-    """Train linear scorers or networks, one per learning rate, or one without any.
-
-    `length` is the number of steps, and the steps after which a run is evaluated.
-    """
-    steps, points = length
+    steps, points = length_of(job)
     options = TrainingOptions(
         method=config["plan"], unit=config["unit"], optimizer=config["optimizer"],
         objective=config["objective"], batch_size=config["batch_size"], steps=steps,
@@ -317,15 +287,16 @@ def train_runs(
     need("torch")
     from countersample.torch.networks import train_networks  # noqa: PLC0415 (torch)
 
-    networks: list[NetworkResult] = []
+    networks: list[Run] = []
     all_rates = list(rates or ())
     for k in range(0, len(all_rates), RATES_PER_PASS):
         few = all_rates[k : k + RATES_PER_PASS]
-        networks += train_networks(
+        few_networks = train_networks(
             dataset, log, learning_rates=few, hidden=config["hidden"], seed=seed,
             options=options, progress=progress.part(len(few) / len(all_rates)),
         )  # fmt: skip
-    return [Run(run) for run in networks]
+        networks += map(Run, few_networks)
+    return networks
 
 
 def assumed_log(log: ClickLog, exposure: str, multiple: float) -> ClickLog:
@@ -362,7 +333,7 @@ class Run:
     one: a network is not convex in its weights, and the mean of two good ones need not be good.
     """
 
-    result: TrainingResult | NetworkResult
+    result: TrainingResult | NetworkRun
 
     @property
     def steps(self) -> Ints:
@@ -381,11 +352,11 @@ class Run:
         if not isinstance(self.result, TrainingResult):
             means: Floats = self._values(dataset, config).mean(axis=1)
             return means
-        coefs, finite = self._iterates(self.result)
+        coefs, finite = _find_iterates(self.result)
         curve = np.zeros(len(finite))
         if finite.any():
             metric, no_relevant = config["metric"], config["no_relevant"]
-            curve[finite] = learning_curve(coefs[finite], dataset, metric, no_relevant=no_relevant)
+            curve[finite] = learning_curve(coefs, dataset, metric, no_relevant=no_relevant)
         return curve
 
     def by_query(self, dataset: RankingDataset, config: Mapping[str, Any]) -> Floats:
@@ -406,16 +377,17 @@ class Run:
     def _scores(self, dataset: RankingDataset) -> Iterator[tuple[int, Floats]]:
         """Yield the index of each point before the weights exploded, and the scores of items."""
         if isinstance(self.result, TrainingResult):
-            coefs, finite = self._iterates(self.result)
-            scores = linear_scores(coefs[finite].astype(np.float32), dataset.features)
+            coefs, finite = _find_iterates(self.result)
+            scores = linear_scores(coefs.astype(np.float32), dataset.features)
             yield from zip(np.flatnonzero(finite), scores, strict=True)
             return
         for k, scorer in enumerate(self.result.scorers):
             if scorer is not None:
                 yield k, scorer.predict(dataset.features)
 
-    @staticmethod
-    def _iterates(result: TrainingResult) -> tuple[Floats, Bools]:
-        """Return the averaged iterate at each point, and whether it is finite."""
-        coefs = result.history.average_coef
-        return coefs, np.atleast_1d(np.isfinite(coefs).all(axis=1))
+
+def _find_iterates(result: TrainingResult) -> tuple[Floats, Bools]:
+    """Return the averaged iterates that are finite, and which points have one."""
+    coefs = result.history.average_coef
+    finite = np.atleast_1d(np.isfinite(coefs).all(axis=1))
+    return coefs[finite], finite

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from math import copysign, inf, nan, sqrt
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 
 from countersample.errors import DataError
 from countersample.options import CONFIDENCE
-from countersample.study.grids import COMPARED
+from countersample.study.grids import COMPARED, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from countersample._arrays import Floats, Ints
-    from countersample.study.grids import Value
     from countersample.study.results import Cell, StudyResult
 
-    Runs = Sequence[tuple[str, int]]
+    Runs = Sequence[tuple[str, int]]  # fold and seed of each
 
 SIGNIFICANT = 0.05  # p of our test, after Holm's correction
 PAPER_SIGNIFICANT = 0.01  # p of the paper's test, without a correction
@@ -48,23 +48,18 @@ class PairedTest:
     effect: float  # Cohen's d_z: the mean of the differences over their standard deviation
     n: int  # pairs: runs, or folds if there are several
 
-    @property
-    def half_width(self) -> float:
-        """Half the width of the 95 % interval of the difference."""
-        return self.half(CONFIDENCE)
-
-    def half(self, confidence: float) -> float:
+    def half(self, confidence: float = CONFIDENCE) -> float:
         """Half the width of an interval of the difference, t·s/√n; NaN for one pair."""
-        if self.n < 2:
-            return nan
         return _student_quantile((1 + confidence) / 2, self.n - 1) * self.error
+
+    def reversed(self) -> PairedTest:
+        """Return the test of b − a."""
+        return replace(self, difference=-self.difference, effect=-self.effect)
 
     def p_below(self, limit: float) -> float:
         """Return p of the one-sided test that shows the difference to be below a limit.
 
-        Examples
-        --------
-        A mean of 2 with a standard error of 1, over 3 pairs, is below 2 with p = 1/2.
+        A mean of 2 with a standard error of 1, over 3 pairs, is below 2 with p = 1/2:
 
         >>> PairedTest(2.0, 1.0, 0.18, 1.15, 3).p_below(2.0)
         0.5
@@ -80,7 +75,7 @@ class PairedTest:
 
     def p_above(self, limit: float) -> float:
         """Return p of the one-sided test that shows the difference to be above a limit."""
-        return replace(self, difference=-self.difference).p_below(-limit)
+        return self.reversed().p_below(-limit)
 
     def p_within(self, margin: float) -> float:
         """Return p of the two one-sided tests (TOST) that show |difference| < margin.
@@ -97,9 +92,7 @@ class PairedTest:
 def interval(values: ArrayLike, confidence: float = CONFIDENCE) -> float:
     """Return half the width of Student's interval for the mean, t·s/√n; NaN for one value.
 
-    Examples
-    --------
-    Of 1, 2, 3 the deviation s is 1, and t with 2 degrees of freedom is 4.303.
+    Of 1, 2, 3 the deviation s is 1, and t with 2 degrees of freedom is 4.303:
 
     >>> round(interval([1, 2, 3]), 3)  # 4.303 / √3
     2.484
@@ -123,13 +116,6 @@ def independent(values: ArrayLike, runs: Runs) -> Floats:
 
     Seeds of the same fold share their test queries, so they are not independent of each other.
 
-    Parameters
-    ----------
-    values : array-like (n_runs,)
-    runs : sequence of (fold, seed)
-
-    Examples
-    --------
     >>> independent([1, 3, 5, 5], [("Fold1", 0), ("Fold1", 1), ("Fold2", 0), ("Fold2", 1)])
     array([2., 5.])
     >>> independent([1, 3], [("", 0), ("", 1)])
@@ -153,20 +139,10 @@ class Band(NamedTuple):
 
 
 def band(values: Floats, runs: Runs = ()) -> Band:
-    """Mean ± t·s/√n over the runs, or over the means of folds if there are several.
+    """Mean ± t·s/√n over the runs, or over the means of folds: (n_runs, n) to three of (n,).
 
-    Parameters
-    ----------
-    values : float64 (n_runs, n)
-    runs : sequence of (fold, seed)
-        Empty if all are independent.
+    Without `runs`, all rows are independent.
 
-    Returns
-    -------
-    Band of float64 (n,)
-
-    Examples
-    --------
     >>> band(np.array([[0.25, 1.0], [0.75, 1.0]]), [("", 0), ("", 1)]).mean
     array([0.5, 1. ])
     """
@@ -178,31 +154,19 @@ def band(values: Floats, runs: Runs = ()) -> Band:
 
 def common_runs(*cells: Cell) -> Runs:
     """Return the runs of the cells, which must be the same ones in the same order."""
-    runs = cells[0].runs
-    for cell in cells[1:]:
-        if cell.runs != runs:
-            names = (
-                ", ".join(f"{fold} seed {seed}".strip() for fold, seed in some)
-                for some in (runs, cell.runs)
-            )
-            raise DataError(f"cells with different runs cannot be paired: {' and '.join(names)}")
-    return runs
+    if len({cell.runs for cell in cells}) > 1:
+        names = (
+            ", ".join(f"{fold} seed {seed}".strip() for fold, seed in cell.runs) for cell in cells
+        )
+        raise DataError(f"cells with different runs cannot be paired: {' and '.join(names)}")
+    return cells[0].runs
 
 
 def paired_test(a: ArrayLike, b: ArrayLike, runs: Runs) -> PairedTest:
-    """√n · mean(a − b) / s = mean(a − b): Student's paired test.
-
-    The pairs are runs or, if there are several folds, folds: see `independent`.
+    """√n · mean(a − b) / s = t: Student's paired test over runs, or over folds (`independent`).
 
     Differences that are all the same need no test: p is 1 if they are 0, else 0.
 
-    Parameters
-    ----------
-    a, b : array-like (n_runs,)
-    runs : sequence of (fold, seed)
-
-    Examples
-    --------
     Differences of 1, 2 and 3: their mean is 2 and their deviation 1, so t = 2√3.
 
     >>> test = paired_test([3, 5, 4], [2, 3, 1], [("", 0), ("", 1), ("", 2)])
@@ -216,8 +180,7 @@ def paired_test(a: ArrayLike, b: ArrayLike, runs: Runs) -> PairedTest:
     mean, n = float(differences.mean()), len(differences)
     if n < 2:
         return PairedTest(mean, nan, nan, nan, n)
-    spread = float(differences.std(ddof=1))
-    noise = _rounding(first, second)
+    spread, noise = float(differences.std(ddof=1)), _rounding_error([*first, *second])
     if spread <= noise:
         if abs(mean) <= noise:
             return PairedTest(0.0, 0.0, 1.0, 0.0, n)
@@ -226,9 +189,9 @@ def paired_test(a: ArrayLike, b: ArrayLike, runs: Runs) -> PairedTest:
     return PairedTest(mean, spread / sqrt(n), p, mean / spread, n)
 
 
-def _rounding(first: Floats, second: Floats) -> float:
+def _rounding_error(numbers: ArrayLike) -> float:
     """Return the rounding error of differences of these numbers: a smaller spread is none."""
-    return float(64 * np.finfo(np.float64).eps * np.abs([first, second]).max())
+    return float(64 * np.finfo(np.float64).eps * np.abs(numbers).max())
 
 
 def holm(p_values: ArrayLike) -> Floats:
@@ -237,12 +200,6 @@ def holm(p_values: ArrayLike) -> Floats:
     Below α, the chance of even one false finding among all n is below α. A p-value that is NaN
     belongs to no test: it does not count, and stays NaN.
 
-    Parameters
-    ----------
-    p_values : array-like (n,)
-
-    Examples
-    --------
     >>> holm([0.01, 0.04, 0.03, 0.005])  # 3·0.01, 0.06 by the one before it, 2·0.03, 4·0.005
     array([0.03, 0.06, 0.06, 0.02])
     """
@@ -257,17 +214,11 @@ def holm(p_values: ArrayLike) -> Floats:
 def paper_test(a: ArrayLike, b: ArrayLike) -> float:
     """Return p of the paper's test: unpaired, from means and population standard deviations.
 
-    It compares like with like. It divides by n, Student's test by n − 1, so it finds significance
-    too easily; it treats the runs of a fold as independent; and it has no correction for the number
-    of tests. The paper calls p < 0.01 significant.
+    It divides by n, Student's test by n − 1, so it finds significance too easily; it treats the
+    runs of a fold as independent; and it has no correction for the number of tests. The paper
+    calls p < 0.01 significant.
 
-    Parameters
-    ----------
-    a, b : array-like (n_runs,)
-
-    Examples
-    --------
-    Means 2 and 4, variances 2/3, so t = −2 / √(2/3 · 2/3) = −3 with 4 degrees of freedom.
+    Means 2 and 4, variances 2/3, so t = −2 / √(2/3 · 2/3) = −3 with 4 degrees of freedom:
 
     >>> round(paper_test([1, 2, 3], [3, 4, 5]), 3)
     0.04
@@ -277,7 +228,7 @@ def paper_test(a: ArrayLike, b: ArrayLike) -> float:
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if min(len(first), len(second)) < 2:
         return nan
-    noise = _rounding(np.append(first, second), np.zeros(len(first) + len(second)))
+    noise = _rounding_error([*first, *second])
     if max(first.std(), second.std()) <= noise:
         return float(abs(first.mean() - second.mean()) <= noise)
     return float(
@@ -287,8 +238,7 @@ def paper_test(a: ArrayLike, b: ArrayLike) -> float:
     )
 
 
-@dataclass(frozen=True)
-class Contrast:
+class Contrast(NamedTuple):
     """A method against the reference of its study, at one setting and on one dataset."""
 
     dataset: str
@@ -296,23 +246,18 @@ class Contrast:
     value: Value  # the setting
     test: PairedTest  # of the method minus the reference
     adjusted: float  # its p after Holm's correction over all contrasts of the study
-    paper_p: float  # that of the paper's test
+    paper_p: float  # of the paper's test
 
     @property
     def mark(self) -> str:
         """Significantly lower ▽ or higher △, corrected p < 0.05."""
-        return _mark(self.test.difference, significant=self.adjusted < SIGNIFICANT)
+        return ("▽" if self.test.difference < 0 else "△") if self.adjusted < SIGNIFICANT else ""
 
     @property
     def paper_mark(self) -> str:
         """The same by the paper's test, p < 0.01."""
-        return _mark(self.test.difference, significant=self.paper_p < PAPER_SIGNIFICANT)
-
-
-def _mark(difference: float, *, significant: bool) -> str:
-    if not significant:
-        return ""
-    return "▽" if difference < 0 else "△"
+        is_significant = self.paper_p < PAPER_SIGNIFICANT
+        return ("▽" if self.test.difference < 0 else "△") if is_significant else ""
 
 
 def contrasts(result: StudyResult, measure: str = "regret") -> list[Contrast]:
@@ -320,26 +265,17 @@ def contrasts(result: StudyResult, measure: str = "regret") -> list[Contrast]:
 
     Without a reference in the study the list is empty.
     """
-    grid, cells = result.grid, result.cells
-    names = [
-        (dataset, method.name, value)
-        for dataset in result.datasets
-        for method in grid.methods
-        for value in grid.values
-        if grid.reference and method.name != grid.reference
-    ]
-    pairs = [(cells[name], cells[name[0], grid.reference, name[2]]) for name in names]
-    value_of = MEASURES[measure]
-    tests = [paired_test(value_of(a), value_of(b), common_runs(a, b)) for a, b in pairs]
-    adjusted = holm([test.p for test in tests])
-    paper = [paper_test(value_of(a), value_of(b)) for a, b in pairs]
-    return [
-        Contrast(*name, test, float(p), paper_p)
-        for name, test, p, paper_p in zip(names, tests, adjusted, paper, strict=True)
-    ]
-
-
-# -- the lead during training --------------------------------------------------------------------
+    grid, cells, value_of = result.grid, result.cells, MEASURES[measure]
+    others = [method.name for method in grid.methods if method.name != grid.reference]
+    names = [*product(result.datasets, others, grid.values)] if grid.reference else []
+    tests, paper = [], []
+    for dataset, method, value in names:
+        a, b = cells[dataset, method, value], cells[dataset, grid.reference, value]
+        tests.append(paired_test(value_of(a), value_of(b), common_runs(a, b)))
+        paper.append(paper_test(value_of(a), value_of(b)))
+    adjusted = holm([test.p for test in tests]).tolist()
+    rows = zip(names, tests, adjusted, paper, strict=True)
+    return [Contrast(*name, test, p, paper_p) for name, test, p, paper_p in rows]
 
 
 def has_leads(result: StudyResult) -> bool:
@@ -348,13 +284,9 @@ def has_leads(result: StudyResult) -> bool:
 
 
 def lead(result: StudyResult, dataset: str, value: Value) -> Floats:
-    """100·mean_{s ≤ t} (nDCG_CounterSample − nDCG_IPS), by run and evaluation point t.
+    """100·mean_{s ≤ t} (nDCG_CounterSample − nDCG_IPS), by run and point t, (n_runs, n_points).
 
     This is Regret_IPS(t) − Regret_CounterSample(t), at the learning rates chosen for whole runs.
-
-    Returns
-    -------
-    float64 (n_runs, n_points)
     """
     ips, sampled = (result.cells[dataset, method.name, value] for method in COMPARED)
     common_runs(ips, sampled)
@@ -366,8 +298,6 @@ def lead(result: StudyResult, dataset: str, value: Value) -> Floats:
 def point_at(drawn: Ints, part: int) -> int | None:
     """Return the index of the last evaluation point up to T/part, or None.
 
-    Examples
-    --------
     >>> point_at(np.array([10, 20, 300]), 10), point_at(np.array([100, 200]), 100)
     (1, None)
     """

@@ -1,9 +1,12 @@
-"""The results folder: one file per job, named by its key and written atomically."""
+"""The results folder: `study.json` with the studies, and one file per job under `work/`.
+
+The file of a job is named by its key (see `jobs.Job`) and written atomically, so a run that was
+stopped continues with the jobs that have no file.
+"""
 
 from __future__ import annotations
 
 import json
-import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +20,6 @@ from countersample.study.sources import PARTS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from filelock import FileLock
 
     from countersample.study.jobs import Job
 
@@ -40,7 +41,7 @@ class Store:
     # -- identity
 
     def claim(self, identity: Mapping[str, Any]) -> dict[str, Any]:
-        """Create the folder, or add to it; return the identity of all that it then holds.
+        """Create the folder, or add to it; return the identity of all studies it then holds.
 
         A new grid is added, one of the same name replaced; the others stay. No result is removed:
         the key of a job finds it again.
@@ -52,15 +53,12 @@ class Store:
         """
         if is_other(self.folder):
             raise DataError(f"{self.folder}: is a file, expected a folder for the results")
-        merged = self.merge(identity)
-        if self.is_begun():
-            if merged == self.identity():
-                return merged
-        elif is_folder(self.folder) and self._has_files():
+        if not self.is_begun() and is_folder(self.folder) and any(self.folder.iterdir()):
             raise DataError(
                 f"{self.folder}: has files but no {IDENTITY}, so it is not a results folder: "
                 "choose another with --out"
             )
+        merged = self.merge(identity)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -68,27 +66,18 @@ class Store:
         _write_json(self.folder / IDENTITY, merged)
         return merged
 
-    def _has_files(self) -> bool:
-        try:
-            return any(self.folder.iterdir())
-        except OSError as error:
-            raise DataError(f"{self.folder}: cannot be read: {error.strerror}") from error
-
     def merge(self, identity: Mapping[str, Any]) -> dict[str, Any]:
         """Return the identity of the folder with this one added (see `claim`)."""
         merged: dict[str, Any] = json.loads(json.dumps(identity))
         if not self.is_begun():
             return merged
         before = self.identity()
-        scale, grids = before.get("scale"), before.get("grids")
-        if not isinstance(grids, dict):
-            raise DataError(f"{self.folder / IDENTITY}: is damaged, it has no grids")
-        if scale != merged["scale"]:
+        if before.get("scale") != merged["scale"]:
             raise DataError(
-                f"{self.folder}: has results at scale {scale}, now {merged['scale']}, and "
-                "a report has one scale: choose another folder with --out"
+                f"{self.folder}: has results at scale {before.get('scale')}, now "
+                f"{merged['scale']}, and a report has one scale: choose another folder with --out"
             )
-        return merged | {"grids": grids | merged["grids"]}
+        return merged | {"grids": before["grids"] | merged["grids"]}
 
     def is_begun(self) -> bool:
         """Whether the folder holds results of a study."""
@@ -112,17 +101,23 @@ class Store:
                 f"{self.folder}: has results in format {content.get('format')}, and this version "
                 f"reads format {FORMAT}: choose another folder with --out"
             )
+        if not isinstance(content.get("grids"), dict):
+            raise DataError(f"{self.folder / IDENTITY}: does not describe a study: it has no grids")
         return content
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Lock the folder for this run; the system releases it when a run is killed."""
-        lock = self._acquire_lock()
-        if lock is None:
+        from filelock import FileLock, Timeout  # noqa: PLC0415 (only if a study runs)
+
+        lock = FileLock(self.folder / _LOCK)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
             raise CounterSampleError(
                 f"{self.folder}: another run is at work in this folder: wait for it, or choose "
                 "another with --out"
-            )
+            ) from error
         try:
             yield
         finally:
@@ -132,25 +127,11 @@ class Store:
         """Whether a run is using the folder."""
         if not is_file(self.folder / _LOCK):
             return False
-        lock = self._acquire_lock()
-        if lock is None:
-            return True
-        lock.release()
-        return False
-
-    def _acquire_lock(self) -> FileLock | None:
-        from filelock import FileLock, Timeout  # noqa: PLC0415 (only if a study runs)
-
-        lock = FileLock(self.folder / _LOCK)
         try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            return None
-        except OSError as error:
-            raise CounterSampleError(
-                f"{self.folder}: cannot be written: {error.strerror}"
-            ) from error
-        return lock
+            with self.lock():
+                return False
+        except CounterSampleError:
+            return True
 
     # -- results
 
@@ -159,10 +140,10 @@ class Store:
         suffix = {"data": "", "clicks": ".parquet"}.get(job.stage, ".json")
         return self.folder / "work" / job.stage / (job.key + suffix)
 
-    def other_versions(self, job: Job) -> list[Path]:
-        """Return the results of a job that have another `RESULTS_VERSION`."""
+    def is_stale(self, job: Job) -> bool:
+        """Whether the job has a result of another `RESULTS_VERSION`."""
         paths = self.path(job).parent.glob(f"{job.content}-*")
-        return sorted(path for path in paths if path.name.split(".")[0] != job.key)
+        return any(path.name.split(".")[0] != job.key for path in paths)
 
     def has(self, job: Job) -> bool:
         """Whether the result of a job exists and is complete."""
@@ -182,7 +163,7 @@ class Store:
         return True
 
     def read(self, job: Job) -> dict[str, Any]:
-        """Return the result of a job that gives plain values; missing keys raise `DataError`."""
+        """Return the result of a job that gives plain values."""
         return _read_json(self.path(job))
 
     def data(self, job: Job) -> tuple[RankingDataset, ...]:
@@ -196,10 +177,7 @@ class Store:
     def write(self, job: Job, result: Any) -> None:  # noqa: ANN401 (by stage)
         """Write the result of a job: labelled data, a click log, or plain values."""
         path = self.path(job)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CounterSampleError(f"{path}: cannot be written: {error.strerror}") from error
+        path.parent.mkdir(parents=True, exist_ok=True)
         if job.stage == "clicks":
             result.save(path)
         elif job.stage == "data":
@@ -209,22 +187,6 @@ class Store:
                     part.save(temporary / name)
         else:
             _write_json(path, result)
-        if job.stage in INTERMEDIATE:  # large, and nothing reads those of another version
-            for old in self.other_versions(job):
-                shutil.rmtree(old) if old.is_dir() else old.unlink()
-
-
-class _Content(dict[str, Any]):
-    """The content of a file; missing keys raise `DataError`."""
-
-    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
-        super().__init__(content)
-        self._path = path
-
-    def __missing__(self, name: str) -> Any:  # noqa: ANN401 (nothing is returned)
-        raise DataError(
-            f"{self._path}: is damaged, it has no {name!r}: delete it, and run the study again"
-        )
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -234,7 +196,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise DataError(f"{path}: is damaged, expected an object: delete it, and run again")
-    return _Content(path, content)
+    return content
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -9,33 +9,21 @@ import textwrap
 from dataclasses import astuple, dataclass, fields, replace
 from functools import partial
 from math import isinf, isnan
-from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from countersample._files import atomic_path
 from countersample.pages import escape_markdown
-from countersample.study.grids import COMPARED
-from countersample.study.statistics import (
-    MEASURES,
-    PAPER_SIGNIFICANT,
-    SIGNIFICANT,
-    contrasts,
-    independent,
-    interval,
-    lead,
-    paired_test,
-    point_at,
-)
+from countersample.study import statistics
+from countersample.study.grids import COMPARED, Value
+from countersample.study.statistics import MEASURES, Contrast, independent
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from countersample._arrays import Floats
-    from countersample.study.grids import Grid, Published, Value
+    from countersample.study.grids import Grid, Published
     from countersample.study.results import StudyResult
-    from countersample.study.statistics import Contrast
 
 DEFAULT_RANKER = "CounterSampleRanker"  # with its defaults
 LEAD_PARTS = (100, 10, 1)  # the rows of the table of leads are T over these
@@ -60,8 +48,7 @@ class Entry:
     @classmethod
     def of_sample(cls, sample: Floats, digits: int | None = 2, **more: Any) -> Entry:  # noqa: ANN401
         """Return the mean of a sample, with its 95 % interval if there are several values."""
-        half_width = interval(sample)
-        width = None if isnan(half_width) else half_width
+        width = _number(statistics.interval(sample))
         return cls(float(sample.mean()), digits, half_width=width, **more)
 
     @property
@@ -194,7 +181,7 @@ def _measure_table(
     result: StudyResult, measure: str, what: str, digits: int, published: Published | None
 ) -> Table:
     grid = result.grid
-    tests = contrasts(result, measure)
+    tests = statistics.contrasts(result, measure)
     marks = {(c.dataset, c.method, c.value): (c.mark, c.paper_mark) for c in tests}
 
     def entry(dataset: str, method: str, value: Value) -> Entry:
@@ -230,10 +217,10 @@ def _table_of(
     return Table(table_name, title, grid.axis_title, columns, tuple(groups), tuple(notes))
 
 
-def _rows(grid: Grid, entry: Callable[[str, Value], Entry]) -> tuple[Row, ...]:
+def _rows(grid: Grid, entry: Callable[[str, Value], Entry], prefix: str = "") -> tuple[Row, ...]:
     """Return one row per method, with one entry per setting."""
     return tuple(
-        Row(method.name, tuple(entry(method.name, value) for value in grid.values))
+        Row(prefix + method.name, tuple(entry(method.name, value) for value in grid.values))
         for method in grid.methods
     )
 
@@ -255,11 +242,12 @@ def _mark_notes(grid: Grid, tests: Sequence[Contrast]) -> list[str]:
         return []
     ours = (
         f"▽ △: significantly lower, higher than {grid.reference}: paired t-test, p < "
-        f"{SIGNIFICANT:g} after Holm's correction over the {n_tests} tests of this table."
+        f"{statistics.SIGNIFICANT:g} after Holm's correction over the {n_tests} tests of this "
+        "table."
     )
     papers = (
         "t▽ t△: lower, higher by the paper's test: unpaired t-test with population standard "
-        f"deviations, p < {PAPER_SIGNIFICANT:g}, not corrected."
+        f"deviations, p < {statistics.PAPER_SIGNIFICANT:g}, not corrected."
     )
     return [ours, papers]
 
@@ -267,19 +255,19 @@ def _mark_notes(grid: Grid, tests: Sequence[Contrast]) -> list[str]:
 def rates_table(result: StudyResult) -> Table:
     """Return a table of the learning rates chosen on validation data, by fold."""
     grid, cells = result.grid, result.cells
+
+    def entry(dataset: str, fold: int, method: str, value: Value) -> Entry:
+        cell = cells[dataset, method, value]
+        note = cell.rate_flags[fold].words if cell.rate_flags else ""
+        return Entry(cell.learning_rates[fold], None, note=note)
+
     groups = []
     for dataset in result.datasets:
         some_cell = cells[dataset, grid.methods[0].name, grid.values[0]]
-        folds = list(dict.fromkeys(fold for fold, _ in some_cell.runs))
+        folds = dict.fromkeys(fold for fold, _ in some_cell.runs)
         for index, fold in enumerate(folds):
-
-            def entry(method: str, value: Value, dataset: str = dataset, i: int = index) -> Entry:
-                cell = cells[dataset, method, value]
-                note = cell.rate_flags[i].words if cell.rate_flags else ""
-                return Entry(cell.learning_rates[i], None, note=note)
-
             title = f"{dataset}, {fold}" if len(folds) > 1 else dataset
-            groups.append(Group(title, _rows(grid, entry)))
+            groups.append(Group(title, _rows(grid, partial(entry, dataset, index))))
     without = any(None in cell.learning_rates for cell in cells.values())
     notes = ["–: the optimizer needs none."] if without else []
     caption = "learning rates chosen on validation data"
@@ -289,37 +277,28 @@ def rates_table(result: StudyResult) -> Table:
 def significance_table(result: StudyResult) -> Table:
     """Return a table of all tests on regret: one row per method and setting."""
     grid = result.grid
-    tests = contrasts(result)
-
-    def row(contrast: Contrast) -> Row:
+    tests = statistics.contrasts(result)
+    groups: dict[str, list[Row]] = {dataset: [] for dataset in result.datasets}
+    for contrast in tests:
         test = contrast.test
-        half_width = None if isnan(test.half_width) else test.half_width
-        return Row(
-            f"{contrast.method}, {column_title(contrast.value)}",
-            (
-                Entry(test.difference, 3, half_width=half_width, mark=contrast.mark),
-                Entry(test.effect),
-                Entry(test.n, 0),
-                Entry(test.p, None),
-                Entry(contrast.adjusted, None),
-                Entry(contrast.paper_p, None, paper_mark=contrast.paper_mark),
-            ),
+        entries = (
+            Entry(test.difference, 3, half_width=_number(test.half()), mark=contrast.mark),
+            Entry(test.effect),
+            Entry(test.n, 0),
+            Entry(test.p, None),
+            Entry(contrast.adjusted, None),
+            Entry(contrast.paper_p, None, paper_mark=contrast.paper_mark),
         )
-
+        label = f"{contrast.method}, {column_title(contrast.value)}"
+        groups[contrast.dataset].append(Row(label, entries))
+    effect = "d_z: Cohen's effect size, the mean of the paired differences over their deviation."
     return Table(
         f"{grid.name}-significance",
         f"{grid.title}: regret ×100 against that of {grid.reference}",
         "Method and setting",
         ("difference", "d_z", "pairs", "p", "p, Holm", "p, paper's test"),
-        tuple(
-            Group(dataset, tuple(row(c) for c in tests if c.dataset == dataset))
-            for dataset in result.datasets
-        ),
-        (
-            *_interval_notes(result),
-            *_mark_notes(grid, tests),
-            "d_z: Cohen's effect size, the mean of the paired differences over their deviation.",
-        ),
+        tuple(Group(dataset, tuple(rows)) for dataset, rows in groups.items()),
+        (*_interval_notes(result), *_mark_notes(grid, tests), effect),
     )
 
 
@@ -329,24 +308,24 @@ def leads_table(result: StudyResult) -> Table:
 
     def entry(dataset: str, part: int, value: Value) -> Entry:
         cell = result.cells[dataset, _SAMPLED, value]
-        point = point_at(cell.drawn, part)
+        point = statistics.point_at(cell.drawn, part)
         if point is None:
             return Entry(None)
-        return Entry.of_sample(independent(lead(result, dataset, value)[:, point], cell.runs))
-
-    def row(dataset: str, part: int) -> Row:
-        label = "T" if part == 1 else f"T/{part}"
-        return Row(label, tuple(entry(dataset, part, value) for value in grid.values))
+        leads = statistics.lead(result, dataset, value)[:, point]
+        return Entry.of_sample(independent(leads, cell.runs))
 
     note = (
         "T is the number of clicks drawn in a whole run, for which the learning rates were chosen; "
         "the lead after T/10 is the lead of the same runs at that point. ±: half the width of its "
         "95 % interval. –: no evaluation that early."
     )
-    groups = (
-        Group(dataset, tuple(row(dataset, part) for part in LEAD_PARTS))
-        for dataset in result.datasets
-    )
+    groups = []
+    for dataset in result.datasets:
+        rows = []
+        for part in LEAD_PARTS:
+            entries = tuple(entry(dataset, part, value) for value in grid.values)
+            rows.append(Row("T" if part == 1 else f"T/{part}", entries))
+        groups.append(Group(dataset, tuple(rows)))
     caption = f"lead of {_SAMPLED} over {_IPS}, the difference of their average regret ×100"
     return _table_of(grid, "lead", caption, groups, [note])
 
@@ -355,21 +334,21 @@ def nothing_set_table(result: StudyResult) -> Table:
     """Return a table of the default ranker's metric, and of its difference to each method."""
     grid = result.grid
 
-    def default(dataset: str, value: Value) -> Entry:
-        cell = result.cells[dataset, grid.methods[0].name, value]
-        return Entry.of_sample(independent(result.nothing_set[dataset, value], cell.runs), 4)
-
     def difference(dataset: str, method: str, value: Value) -> Entry:
         cell = result.cells[dataset, method, value]
-        test = paired_test(result.nothing_set[dataset, value], cell.final, cell.runs)
-        half_width = test.half_width if test.n > 1 else None
+        test = statistics.paired_test(result.nothing_set[dataset, value], cell.final, cell.runs)
+        half_width = _number(test.half())
         return Entry(test.difference, 4, half_width=half_width, note=cell.divergence)
 
-    def group(dataset: str) -> Group:
-        first = Row(DEFAULT_RANKER, tuple(default(dataset, value) for value in grid.values))
-        rows = _rows(grid, partial(difference, dataset))
-        return Group(dataset, (first, *(replace(row, label=f"less {row.label}") for row in rows)))
-
+    groups = []
+    for dataset in result.datasets:
+        entries = []
+        for value in grid.values:
+            runs = result.cells[dataset, grid.methods[0].name, value].runs
+            sample = independent(result.nothing_set[dataset, value], runs)
+            entries.append(Entry.of_sample(sample, 4))
+        rows = _rows(grid, partial(difference, dataset), "less ")
+        groups.append(Group(dataset, (Row(DEFAULT_RANKER, tuple(entries)), *rows)))
     about = (
         f"{DEFAULT_RANKER} has its default options, no learning rate and no labels: held-out "
         "clicks of each log choose the path and its end. The methods have the learning rates that "
@@ -378,7 +357,11 @@ def nothing_set_table(result: StudyResult) -> Table:
         "ahead. ±: half the width of the 95 % interval, not corrected for their number."
     )
     caption = f"{result.metric} with nothing set, beside methods at their best"
-    return _table_of(grid, "nothing-set", caption, map(group, result.datasets), [about])
+    return _table_of(grid, "nothing-set", caption, groups, [about])
+
+
+def _number(value: float) -> float | None:
+    return None if isnan(value) else value
 
 
 # -- formats -------------------------------------------------------------------------------------
@@ -396,15 +379,34 @@ _LATEX = {
 _BARRED = re.compile(r"(\w)\N{COMBINING MACRON}")
 
 
-def write_table(table: Table, folder: str | os.PathLike[str]) -> list[Path]:
+def write_table(table: Table, folder: Path) -> list[Path]:
     """Write a table as ``name.md``, ``.csv`` and ``.tex`` into a folder that exists."""
-    paths = []
-    for ending, render in RENDERERS.items():
-        path = Path(folder) / f"{table.name}{ending}"
-        with atomic_path(path) as temporary:
-            temporary.write_text(render(table), encoding="utf-8", newline="\n")
-        paths.append(path)
-    return paths
+    contents = {".md": render_table(table, "table.md"), ".csv": to_csv(table),
+                ".tex": render_table(table, "table.tex")}  # fmt: skip
+    for ending, text in contents.items():
+        with atomic_path(folder / f"{table.name}{ending}") as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="\n")
+    return [folder / f"{table.name}{ending}" for ending in contents]
+
+
+def render_table(table: Table, template: str) -> str:
+    """Return a table by a template: GitHub's Markdown, or LaTeX with amssymb and booktabs."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 (heavy)
+
+    environment = Environment(  # LaTeX is full of braces
+        loader=PackageLoader("countersample.study"), autoescape=False,  # noqa: S701 (no HTML)
+        block_start_string="<%", block_end_string="%>", variable_start_string="<<",
+        variable_end_string=">>", comment_start_string="<#", comment_end_string="#>",
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined,
+    )  # fmt: skip
+    environment.filters |= {"md": escape_markdown, "tex": escape_latex, "raised": _raise_marks}
+    return environment.get_template(template).render(table=table)
+
+
+def _raise_marks(marks: str) -> str:
+    """Return marks above the line in LaTeX, without a width."""
+    symbols = " ".join(escape_latex(marks).replace("$", " ").split())
+    return rf"\rlap{{$^{{{symbols}}}$}}" if symbols else ""
 
 
 def to_text(table: Table) -> str:
@@ -431,28 +433,6 @@ def to_text(table: Table) -> str:
     return "\n".join([*textwrap.wrap(table.caption, _WIDTH), "", body, "", *notes]).rstrip() + "\n"
 
 
-def to_markdown(table: Table) -> str:
-    """Return a table as GitHub's Markdown."""
-
-    def join(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(map(escape_markdown, cells)) + " |"
-
-    lines = [
-        f"**{escape_markdown(table.caption)}**",
-        "",
-        join([table.axis, *table.columns]),
-        "|---" + "|--:" * len(table.columns) + "|",
-    ]
-    for group in table.groups:
-        if group.title:
-            title = f"| **{escape_markdown(group.title)}** |"
-            lines.append(title + "  |" * len(table.columns))
-        lines += [join([row.label, *(entry.text for entry in row.entries)]) for row in group.rows]
-    for note in table.footnotes:
-        lines += ["", escape_markdown(note)]
-    return "\n".join(lines) + "\n"
-
-
 def to_csv(table: Table) -> str:
     """Return a table as CSV: one row per number, unrounded, empty if there is none."""
     text = io.StringIO()
@@ -467,49 +447,6 @@ def to_csv(table: Table) -> str:
     return text.getvalue()
 
 
-def to_latex(table: Table) -> str:
-    """Return a table in the layout of the paper, for a document with amssymb and booktabs."""
-
-    def mark(number: str, marks: str) -> str:
-        symbols = " ".join(escape_latex(marks).replace("$", " ").split())
-        return escape_latex(number) + (rf"\rlap{{$^{{{symbols}}}$}}" if symbols else "")
-
-    def join(label: str, cells: Iterable[str]) -> str:
-        return " & ".join([label, *cells]) + r" \\"
-
-    n_columns = len(table.columns)
-    axis = escape_latex(f"{table.axis}:" if table.axis else "")
-    lines = [
-        r"% \usepackage{amssymb, booktabs}",
-        r"\begin{table}",
-        rf"\caption{{{escape_latex(table.caption)}}}",
-        rf"\label{{tbl:{table.name}}}",
-        # Marks hang over into the space before the next column, so that digits stay aligned.
-        rf"\begin{{tabular}}{{l*{{{n_columns}}}{{@{{\hspace{{8mm}}}}r}}@{{\hspace{{8mm}}}}}}",
-        r"\toprule",
-        join(axis, map(escape_latex, table.columns)),
-    ]
-    for group in table.groups:
-        lines.append(r"\midrule")
-        if group.title:
-            lines.append(escape_latex(group.title) + " &" * n_columns + r" \\")
-        indent = r"\quad " if group.title else ""
-        for row in group.rows:
-            cells = (
-                mark(f"{each.number} {each.spread}".rstrip(), each.marks) for each in row.entries
-            )
-            lines.append(join(indent + escape_latex(row.label), cells))
-            if any(entry.published is not None for entry in row.entries):
-                published = (
-                    mark(each.published_number, each.published_mark) for each in row.entries
-                )
-                lines.append(join(rf"{indent}\quad in the paper", published))
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    for note in table.footnotes:
-        lines += ["", rf"{{\footnotesize {escape_latex(note)}\par}}"]
-    return "\n".join([*lines, r"\end{table}"]) + "\n"
-
-
 def escape_latex(text: str) -> str:
     r"""Return a text escaped for LaTeX.
 
@@ -518,8 +455,3 @@ def escape_latex(text: str) -> str:
     """
     composed = "".join(_LATEX.get(letter, letter) for letter in text)
     return _BARRED.sub(r"$\\bar{\1}$", composed)
-
-
-RENDERERS: Mapping[str, Callable[[Table], str]] = MappingProxyType(
-    {".md": to_markdown, ".csv": to_csv, ".tex": to_latex}
-)

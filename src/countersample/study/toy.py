@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,21 +20,18 @@ from countersample.pages.charts import add_legend, figure_style, new_panels, sav
 from countersample.plans import Examples, make_plan
 from countersample.study.claims import State, Verdict
 from countersample.study.grids import COMPARED
-from countersample.study.kinds import Done, Drawing, Kind
 from countersample.study.statistics import SIGNIFICANT, holm
 from countersample.study.tables import Entry, Group, Row, Table, column_title, show_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
 
     from countersample._arrays import Bools, Floats
-    from countersample.plans import Plan
     from countersample.study.claims import Source
-    from countersample.study.jobs import WorkList
-    from countersample.study.report import Section
+    from countersample.study.report import Done, Section
     from countersample.study.sources import Study
 
 OPTIMUM = (0.973, 1.144)
@@ -49,27 +46,18 @@ _FEW = 0.01  # of the draws: if fewer stray, the rate is too small to compare
 _IPS, _SAMPLED = (method.name for method in COMPARED)
 
 
-class ToyStudy(Kind):
-    """The two-weight example, which runs in a second when it is written up."""
-
-    name = "toy"
-    takes_data = False
-
-    def plan(self, study: Study, work: WorkList) -> None:
-        """Plan nothing."""
-
-    def write_up(self, study: Study, done: Done) -> Section:
-        """Run the example, draw it, and write the table and the verdicts."""
-        rng = np.random.default_rng(0)
-        draw_toy(make_toy(rng), done.figures / study.name, rng=rng)
-        result = run_toy()
-        drawing = Drawing(
-            study.name,
-            "Paths of both methods over the contours of the risk, by learning rate",
-            f"{RUNS} runs of each method; the run of median distance is a thick line.",
-        )
-        verdicts = tuple(toy_verdicts(result))
-        return done.section(study, (toy_table(result),), (drawing,), verdicts=verdicts)
+def write_up(study: Study, done: Done) -> Section:
+    """Run the example, which takes a second; draw it, and write the table and the verdicts."""
+    rng = np.random.default_rng(0)
+    draw_toy(make_toy(rng), done.figures / study.name, rng=rng)
+    result = run_toy()
+    picture = (
+        study.name,
+        "Paths of both methods over the contours of the risk, by learning rate",
+        f"{RUNS} runs of each method; the run of median distance is a thick line.",
+    )
+    verdicts = tuple(toy_verdicts(result))
+    return done.section(study, [toy_table(result)], [picture], verdicts=verdicts)
 
 
 # -- the example ---------------------------------------------------------------------------------
@@ -83,17 +71,13 @@ class Toy:
     targets: Floats  # (50,)
     propensity: Floats  # (50,)
 
-    def plan(self, name: str) -> Plan:
-        """Return how the plan of a name draws and scales the samples."""
-        samples = np.arange(len(self.targets))
-        log = ClickLog(samples, np.zeros_like(samples), self.propensity)
-        return make_plan(name, Examples.of(log, "click"))
-
     def draw(
         self, name: str, shape: tuple[int, ...], rng: np.random.Generator
     ) -> tuple[Floats, Floats, Floats]:
         """Draw samples by a plan: features (*shape, 2), targets and multipliers."""
-        plan = self.plan(name)
+        samples = np.arange(len(self.targets))
+        log = ClickLog(samples, np.zeros_like(samples), self.propensity)
+        plan = make_plan(name, Examples.of(log, "click"))
         i = plan.draw(math.prod(shape), rng).reshape(shape)
         return self.features[i], self.targets[i], plan.multipliers[i]
 
@@ -177,22 +161,16 @@ def measure_distance(w: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class ToyResult:
-    """Distances from the optimum of both methods, over draws of the data and of the samples."""
+    """Distances from the optimum of both methods, over draws of the data and of the samples.
+
+    All are by method, (n_rates, n_draws).
+    """
 
     rates: tuple[float, ...]  # the learning rates
-    # ‖w − w*‖ by method, (n_rates, n_draws): after the last step, of the average w̄, and the largest
-    # of all steps; infinite if the weights exploded.
-    distances: dict[str, Floats]
-    averages: dict[str, Floats]
-    farthest: dict[str, Floats]
-
-    def strayed(self, method: str) -> Bools:
-        """Which runs were farther from the optimum than at the start at some step."""
-        return self.farthest[method] > START
-
-    def diverged(self, method: str) -> Bools:
-        """Which runs ended farther from the optimum than they began, (n_rates, n_draws)."""
-        return self.distances[method] > START
+    distances: dict[str, Floats]  # ‖w − w*‖ after the last step; infinite if the weights exploded
+    averages: dict[str, Floats]  # ‖w̄ − w*‖
+    strayed: dict[str, Bools]  # whether a run was farther from the optimum than at the start
+    diverged: dict[str, Bools]  # whether it ended farther from the optimum
 
 
 def run_toy(*, seed: int = 0, n_draws: int = 1000, rates: Sequence[float] = RATES) -> ToyResult:
@@ -201,20 +179,21 @@ def run_toy(*, seed: int = 0, n_draws: int = 1000, rates: Sequence[float] = RATE
     A draw's data and samples are the same at every learning rate.
     """
     rng = np.random.default_rng(seed)
-    rate_column = np.array(rates)[:, np.newaxis]
     samples: dict[str, list[tuple[Floats, Floats, Floats]]] = {m.name: [] for m in COMPARED}
     for _ in range(n_draws):
         toy = make_toy(rng)
         for method in COMPARED:
             samples[method.name].append(toy.draw(method.plan, (STEPS,), rng))
-    distances, averages, farthest = {}, {}, {}
+    result = ToyResult(tuple(rates), {}, {}, {}, {})
     for name, runs in samples.items():
         features, targets, multipliers = (np.array(column) for column in zip(*runs, strict=True))
-        paths = descend(features, targets, multipliers, rate_column)
-        steps = measure_distance(paths)
-        distances[name], farthest[name] = steps[..., -1], steps.max(axis=-1)
-        averages[name] = measure_distance(average(paths))
-    return ToyResult(tuple(rates), distances, averages, farthest)
+        paths = descend(features, targets, multipliers, np.array(rates)[:, np.newaxis])
+        distances = measure_distance(paths)
+        result.distances[name] = distances[..., -1]
+        result.averages[name] = measure_distance(average(paths))
+        result.strayed[name] = distances.max(axis=-1) > START
+        result.diverged[name] = distances[..., -1] > START
+    return result
 
 
 # -- table and verdicts --------------------------------------------------------------------------
@@ -222,37 +201,29 @@ def run_toy(*, seed: int = 0, n_draws: int = 1000, rates: Sequence[float] = RATE
 
 def toy_table(result: ToyResult) -> Table:
     """Return a table of both distances, and of how often runs are unstable."""
-    names = (_IPS, _SAMPLED)
-
-    def group(title: str, measure: Callable[[str], Floats], digits: int | None) -> Group:
-        rows = (
-            Row(name, tuple(Entry(float(number), digits) for number in measure(name)))
-            for name in names
-        )
-        return Group(title, tuple(rows))
-
+    groups = []
+    for title, samples in (
+        ("Last iterate: median distance to w*", result.distances),
+        ("Average w̄: median distance to w*", result.averages),
+        ("Strayed, % of the draws", result.strayed),
+        ("Diverged, % of the draws", result.diverged),
+    ):
+        rows = []
+        for name in (_IPS, _SAMPLED):
+            runs = samples[name]
+            is_share = runs.dtype == bool
+            numbers = 100 * runs.mean(axis=1) if is_share else np.median(runs, axis=1)
+            digits = 1 if is_share else None
+            rows.append(Row(name, tuple(Entry(float(number), digits) for number in numbers)))
+        groups.append(Group(title, tuple(rows)))
     note = (
         f"Both start {START:.2f} from the optimum w*; the algorithms return the average of the "
         "iterates. A run strayed if it was farther away than that at some step, and diverged if it "
         "was at the end."
     )
-    return Table(
-        "toy",
-        f"Two-weight example: {STEPS} steps, {len(result.distances[_IPS][0]):,} draws",
-        "Learning rate",
-        tuple(map(column_title, result.rates)),
-        (
-            group("Last iterate: median distance to w*",
-                  lambda name: np.median(result.distances[name], axis=1), None),
-            group("Average w̄: median distance to w*",
-                  lambda name: np.median(result.averages[name], axis=1), None),
-            group("Strayed, % of the draws",
-                  lambda name: 100 * result.strayed(name).mean(axis=1), 1),
-            group("Diverged, % of the draws",
-                  lambda name: 100 * result.diverged(name).mean(axis=1), 1),
-        ),
-        (note,),
-    )  # fmt: skip
+    caption = f"Two-weight example: {STEPS} steps, {len(result.distances[_IPS][0]):,} draws"
+    columns = tuple(map(column_title, result.rates))
+    return Table("toy", caption, "Learning rate", columns, tuple(groups), (note,))
 
 
 def toy_verdicts(result: ToyResult) -> list[Verdict]:
@@ -264,43 +235,35 @@ def toy_verdicts(result: ToyResult) -> list[Verdict]:
     rates too small to get anywhere in so few steps.
     """
     methods = (_SAMPLED, _IPS)
-    diverging = np.any([result.diverged(name).mean(axis=1) > 0.5 for name in methods], axis=0)
+    diverging = np.any([result.diverged[name].mean(axis=1) > 0.5 for name in methods], axis=0)
     ends = [np.median(result.distances[name], axis=1) for name in methods]
     moving = ~diverging & (np.minimum(*ends) <= _SLOW * START)
-    straying = ~diverging & (result.strayed(_IPS).mean(axis=1) >= _FEW)
-    comparisons = (
-        (
-            (
-                f"The last iterate of {_SAMPLED} is nearer to the optimum than that of {_IPS} "
-                f"after {STEPS} steps, whatever the learning rate (if runs get somewhere, and most "
-                "do not diverge)."
-            ),
-            moving, result.distances, _compare_distances,
-        ),
-        (
-            "So is the average w̄ of its iterates, which the algorithms return.",
-            moving, result.averages, _compare_distances,
-        ),
-        (
-            (
-                f"If learning rates make {_IPS} stray (get farther from the optimum than it "
-                f"began), {_SAMPLED} does so less often."
-            ),
-            straying, {name: result.strayed(name) for name in methods}, _compare_shares,
-        ),
-        (
-            f"If most runs diverge at a learning rate, {_SAMPLED} diverges less often.",
-            diverging, {name: result.diverged(name) for name in methods}, _compare_shares,
-        ),
-    )  # fmt: skip
+    straying = ~diverging & (result.strayed[_IPS].mean(axis=1) >= _FEW)
+    nearer = (
+        f"The last iterate of {_SAMPLED} is nearer to the optimum than that of {_IPS} after "
+        f"{STEPS} steps, whatever the learning rate (if runs get somewhere, and most do not "
+        "diverge)."
+    )
+    average_nearer = "So is the average w̄ of its iterates, which the algorithms return."
+    strays_less = (
+        f"If learning rates make {_IPS} stray (get farther from the optimum than it began), "
+        f"{_SAMPLED} does so less often."
+    )
+    diverges_less = f"If most runs diverge at a learning rate, {_SAMPLED} diverges less often."
+    comparisons: list[tuple[str, Source, Bools, Mapping[str, Any]]] = [
+        (nearer, "paper", moving, result.distances),
+        (average_nearer, "paper", moving, result.averages),
+        (strays_less, "paper", straying, result.strayed),
+        (diverges_less, "beyond", diverging, result.diverged),
+    ]
     verdicts = []
-    for claim, at, samples, compare in comparisons:
+    for claim, source, at, samples in comparisons:
         ours, other = samples[_SAMPLED][at], samples[_IPS][at]
+        compare = _compare_shares if ours.dtype == bool else _compare_distances
         difference, p = compare(ours, other)
         direction = np.where(difference < 0, State.HOLDS, State.OPPOSITE)
         states = np.where(holm(p) < SIGNIFICANT, direction, State.OPEN)
         evidence = _list_rates(np.array(result.rates)[at], states, ours, other)
-        source: Source = "beyond" if at is diverging else "paper"
         verdicts.append(Verdict.of(("toy", ""), claim, source, states, evidence))
     return verdicts
 
@@ -328,23 +291,19 @@ def _compare_shares(a: Bools, b: Bools) -> tuple[Floats, Floats]:
 def _list_rates(rates: Floats, states: Floats, ours: Floats, other: Floats) -> str:
     """Return "Lower at 0.01 (1 against 2), …; no different at …; higher at …"."""
     is_share = ours.dtype == bool
+
+    def describe(runs: Floats) -> str:
+        return f"{100 * runs.mean():.1f} %" if is_share else show_number(float(np.median(runs)))
+
     parts = []
-    for state, words in (
-        (State.HOLDS, "lower at"),
-        (State.OPEN, "no different at"),
-        (State.OPPOSITE, "higher at"),
-    ):
+    titles = {State.HOLDS: "lower", State.OPEN: "no different", State.OPPOSITE: "higher"}
+    for state, title in titles.items():
         texts = [
-            f"{column_title(float(rates[k]))} ("
-            + " against ".join(
-                f"{100 * runs.mean():.1f} %" if is_share else show_number(float(np.median(runs)))
-                for runs in (ours[k], other[k])
-            )
-            + ")"
+            f"{column_title(float(rates[k]))} ({describe(ours[k])} against {describe(other[k])})"
             for k in np.flatnonzero(states == state)
         ]
         if texts:
-            parts.append(f"{words} {', '.join(texts)}")
+            parts.append(f"{title} at {', '.join(texts)}")
     text = "; ".join(parts) or "at none of the learning rates tried"
     unit = "shares of the draws" if is_share else "medians"
     return f"{text[:1].upper()}{text[1:]}; {unit}."
