@@ -1,6 +1,5 @@
 """Measured suboptimality and the theorems' bounds."""
 
-import csv
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -17,7 +16,6 @@ from countersample.plans import Examples
 from countersample.study.bounds import (
     bounds_table,
     bounds_verdicts,
-    draw_bounds,
     hinges,
     measure_bounds,
     minimiser,
@@ -166,18 +164,3 @@ def test_verdicts_that_are_not_confirmed(measured):
     for index, changed in enumerate((broken, level, behind)):
         assert bounds_verdicts("tiny", changed)[index].outcome == "not confirmed"
     assert bounds_verdicts("tiny", replace(measured, bound=means))[0].outcome == "open"
-
-
-def test_figure(measured, tmp_path):
-    draw_bounds({"tiny": measured, "again": measured}, tmp_path / "bounds")
-    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".pdf", ".png", ".svg"}
-    with (tmp_path / "bounds.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * 2 * 3
-    for row in rows:
-        index = measured.steps.index(int(row["steps"]))
-        runs = measured.excess[row["method"]][index]
-        low, high = stats.t.interval(0.95, 4, runs.mean(), stats.sem(runs))
-        expected = [runs.mean(), low, high, measured.bound[row["method"]][index]]
-        found = [float(row[name]) for name in ("mean", "low", "high", "bound")]
-        assert found == pytest.approx(expected, rel=1e-5)

@@ -85,7 +85,7 @@ class TestReproduce:
         names = {path.name for path in folder.glob("*/*")}
         tables = {f"{study}-regret.{end}" for study in OF_REGRET for end in ("md", "csv", "tex")}
         figures = {f"{study}.{end}" for study in OF_REGRET for end in ("png", "svg", "pdf", "csv")}
-        assert tables | figures | {"toy.svg", "bounds.pdf", "propensities.md"} <= names
+        assert tables | figures | {"toy.svg", "bounds.md", "propensities.md"} <= names
         assert not list(folder.rglob("*.tmp"))
         rows = parquet.read_table(folder / "results.parquet")
         assert set(rows["dataset"].to_pylist()) == {"tiny"}
@@ -106,7 +106,7 @@ class TestReproduce:
         folder, _ = smoke
         assert "All results are there" in run("study", "status", folder)
         status = json.loads(run("study", "status", folder, "--json"))
-        assert (status["missing"], status["running"]) == (0, False)
+        assert status["missing"] == 0
 
 
 @pytest.mark.slow
@@ -157,11 +157,11 @@ class TestOwnGrid:
         assert all(text in page for text in ("Wrong beliefs", "Clipped", "reproduce second.toml"))
         done = json.loads(run("study", "status", "all", "--json"))
         assert done["studies"] == ["mine", "second"]
-        assert (done["missing"], done["stale"]) == (0, 0)
+        assert done["missing"] == 0
 
     def test_a_study_that_was_killed_goes_on(self, tmp_path, run):
         """Ctrl-C in the middle: one sentence, exit code 130, and the rest is done later."""
-        grid = GRID.replace("seeds = 3", "seeds = 40").replace("600", "20000")
+        grid = GRID.replace("seeds = 3", "seeds = 100").replace("600", "20000")
         (tmp_path / "long.toml").write_text(grid)
         words = [sys.executable, "-m", "countersample", "reproduce", "long.toml"]
         process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, encoding="utf-8")
@@ -171,8 +171,6 @@ class TestOwnGrid:
             assert process.poll() is None
             assert time.monotonic() < give_up
             time.sleep(0.05)
-        assert "a run is at work" in run("study", "status", "long")
-        assert "another run is at work" in run("reproduce", "long.toml", fails=True)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=300)
         assert process.returncode == 130, told
@@ -206,21 +204,6 @@ class TestBadInput:
     def test_is_one_sentence(self, run, words, sentence, tmp_path, monkeypatch):
         monkeypatch.setenv("COUNTERSAMPLE_DATA", str(tmp_path))
         assert sentence in run(*words, fails=True)
-
-    def test_a_bad_grid_has_its_file(self, run, tmp_path):
-        (tmp_path / "bad.toml").write_text(GRID.replace("seeds = 3", "seeds = 0"))
-        assert "bad.toml: seeds is 0, expected a whole number from 1" in run(
-            "reproduce", "bad.toml", fails=True
-        )
-
-    def test_a_folder_below_a_file(self, run, tmp_path):
-        (tmp_path / "file").write_text("")
-        assert "cannot be made" in run("reproduce", "mine.toml", "--out", "file/x", fails=True)
-
-
-def test_list(run):
-    text = run("reproduce", "--list")
-    assert re.search(r"^position-bias +Severity of position bias +Table 5", text, re.MULTILINE)
 
 
 # -- rows of a results file ----------------------------------------------------------------------
@@ -259,7 +242,7 @@ def test_verdicts_tables_and_figures_of_rows_are_those_of_the_run(smoke, run, tm
         assert tables.get(table["name"], table) == table
     printed = run("study", "claims", path, "--out", tmp_path / "again")
     assert printed.splitlines()[-1] == f"Tables and figures are in {tmp_path / 'again'}"
-    for each in ("optimizers.csv", "optimizers-log.csv", "clicks-regret.csv", "clicks-lead.csv"):
+    for each in ("optimizers.csv", "optimizers-log.csv", "clicks-lead.csv"):
         again = (tmp_path / "again" / "figures" / each).read_bytes()
         assert again == (folder / "figures" / each).read_bytes()
     for each in ("regret", "learning-rates", "significance"):

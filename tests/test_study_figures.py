@@ -3,15 +3,14 @@
 import csv
 import itertools
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from scipy import stats
 
-from countersample.pages.charts import OTHER, style_of
+from countersample.pages.charts import style_of
 from countersample.study import figures
-from countersample.study.figures import draw_leads, draw_panels, draw_versus
+from countersample.study.figures import draw_leads, draw_panels
 from countersample.study.grids import METHODS, Grid
 from countersample.study.results import Cell, StudyResult
 from countersample.study.statistics import lead
@@ -32,7 +31,7 @@ def make_result(rng, *, values=(0.5, 1.5), axis="gamma", title="Position bias (�
             ndcg[:2, 2:] = 0
         cells[dataset, name, value] = Cell(
             learning_rates=(1e-4,) * len(folds),
-            drawn=np.array([100, 200, 300, 400]) * (value if axis == "clicks" else 1),
+            drawn=np.array([100, 200, 300, 400]),
             ndcg=ndcg,
             best=np.full(len(runs), 0.75),
             runs=runs,
@@ -99,23 +98,6 @@ class TestFiles:
             found = [float(row[name]) for name in ("mean", "low", "high")]
             assert found == pytest.approx(expected, rel=1e-5)
 
-    def test_the_same_results_give_the_same_bytes(self, rng, tmp_path):
-        result, before = make_result(rng), dict(mpl.rcParams)
-        for stem in ("first", "second"):
-            draw_versus(result, tmp_path / stem)
-        for suffix in ("png", "svg", "pdf", "csv"):
-            first, second = (tmp_path / f"{stem}.{suffix}" for stem in ("first", "second"))
-            assert first.read_bytes() == second.read_bytes()
-        assert dict(mpl.rcParams) == before
-
-
-class TestStyles:
-    def test_all_known_methods_differ_in_colour_and_in_dashes(self):
-        styles = [style_of(method.plan, method.unit) for method in METHODS.values()]
-        assert OTHER not in styles
-        assert len({style.colour for style in styles}) == len(METHODS)
-        assert len({style.dash for style in styles}) == len(METHODS)
-
 
 class TestPanels:
     def test_rows_are_datasets_and_columns_are_values(self, rng, drawn):
@@ -177,39 +159,3 @@ def test_the_lead_is_drawn_with_its_data(rng, drawn):
         cell = result.cells[dataset, "CounterSample", value]
         leads = lead(result, dataset, value)[:, cell.drawn.tolist().index(clicks)]
         assert found == pytest.approx(expected_band(cell, leads))
-
-
-class TestVersus:
-    def test_regret_against_the_value(self, rng, drawn):
-        result = make_result(rng)
-        draw_versus(result, "stem")
-        assert [axes.get_title() for axes in drawn["figure"].axes] == ["yahoo-like", "mq2008"]
-        assert len(drawn["rows"]) == 2 * 2 * 3
-        for dataset, value, name, quantity, *found in drawn["rows"]:
-            cell = result.cells[dataset, name, value]
-            regrets = 100 * (cell.best - cell.ndcg.mean(axis=1))
-            assert quantity == "regret ×100"
-            assert found == pytest.approx(expected_band(cell, regrets))
-
-    def test_time_where_the_log_grows(self, rng, drawn):
-        result = make_result(rng, values=(1000, 100_000), axis="clicks", title="Clicks")
-        draw_versus(result, "stem")
-        assert len(drawn["figure"].axes) == 4
-        assert {axes.get_xscale() for axes in drawn["figure"].axes} == {"log"}
-        seconds = [row for row in drawn["rows"] if row[3] == "training time, s"]
-        for dataset, value, name, _, *found in seconds:
-            cell = result.cells[dataset, name, value]
-            assert found == pytest.approx(expected_band(cell, cell.seconds))
-        assert len(seconds) == 12
-
-    def test_divergence_is_noted_and_leaves_the_scale_alone(self, rng, drawn):
-        draw_versus(make_result(rng, diverged=[("IPS-SGD", 1.5)]), "stem")
-        for axes in drawn["figure"].axes:
-            assert [text.get_text() for text in axes.texts] == ["2 diverged"]
-            assert axes.get_ylim()[1] < 15  # regret ×100 of a fallen run is above 20
-
-    def test_no_clipping_is_a_place_of_its_own(self, rng, drawn):
-        draw_versus(make_result(rng, values=(0.0, 0.001, 0.1), axis="clip", title="Clip"), "stem")
-        axes = drawn["figure"].axes[0]
-        assert axes.get_xticks().tolist() == [0, 1, 2]
-        assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "0.001", "0.1"]

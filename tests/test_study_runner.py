@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from countersample import save_letor, synthetic
 from countersample._progress import Progress
 from countersample.data.dataset import stored_arrays
-from countersample.errors import CounterSampleError, DataError
+from countersample.errors import DataError
 from countersample.study import stages
 from countersample.study.experiment import plan, read_experiment
 from countersample.study.jobs import Job
@@ -95,15 +95,6 @@ def test_any_other_setting_is_another_run(tmp_path, experiment):
     for name, value in others.items():
         other = plan_grid(tmp_path, **{name: value}).work()
         assert not {job.content for job in jobs_of(other, "run")} & before, name
-
-
-@pytest.mark.slow
-def test_results_of_another_version_are_stale(finished, monkeypatch):
-    experiment, store, work = finished
-    monkeypatch.setattr("countersample.study.jobs.RESULTS_VERSION", "next")
-    state = state_of(experiment.work(), store)
-    assert state.n_stale == len(work.jobs)
-    assert state.by_stage()["run"] == {"done": 0, "total": 8}
 
 
 # -- the runner ----------------------------------------------------------------------------------
@@ -270,18 +261,6 @@ def test_a_folder_of_something_else_is_left_alone(experiment, tmp_path):
     assert letter.read_text() == "dear"
 
 
-def test_a_folder_takes_one_run_at_a_time(experiment, tmp_path):
-    store = Store(tmp_path / "out")
-    store.claim(experiment.identity())
-    assert read_experiment(store.identity()) == experiment
-    with store.lock():
-        other = Store(store.folder)
-        assert other.is_locked()
-        with pytest.raises(CounterSampleError, match="another run is at work"), other.lock():
-            pass
-    assert not store.is_locked()
-
-
 # -- data ----------------------------------------------------------------------------------------
 
 
@@ -312,12 +291,3 @@ def test_every_fold_is_run(tmp_path):
     cell = gather(experiment.studies[0], work, store).cells["set", "IPS-SGD", 1.0]
     assert cell.runs == (("Fold1", 0), ("Fold1", 1), ("Fold2", 0), ("Fold2", 1))
     assert len(cell.learning_rates) == 2
-
-
-def test_data_without_relevant_items_is_rejected(tmp_path):
-    path = tmp_path / "all.txt"
-    path.write_text("".join(f"0 qid:{q} 1:0.{q}\n0 qid:{q} 1:0.5\n" for q in range(10, 40)))
-    (tmp_path / "mine.toml").write_text(GRID)
-    experiment = plan([tmp_path / "mine.toml"], scale="paper", datasets=[str(path)])
-    with pytest.raises(DataError, match="the training data has 0 relevant items"):
-        finish(experiment, Store(tmp_path / "out"))

@@ -12,10 +12,10 @@ from countersample import CounterSampleRanker, evaluate
 from countersample._environment import MissingExtraError
 from countersample._progress import Progress
 from countersample.errors import DataError, ParameterError
-from countersample.study import grids, stages
+from countersample.study import stages
 from countersample.study.experiment import load_grid, missing_libraries, plan, read_experiment
 from countersample.study.references import choose
-from countersample.study.results import RateFlag
+from countersample.study.results import describe_choice
 from countersample.study.runner import Workbench
 from countersample.study.settings import PAPER
 from countersample.study.stages import versions
@@ -44,16 +44,19 @@ def test_a_plateau_reaches_as_far_as_noise(rng):
 
 
 @pytest.mark.parametrize(
-    ("flag", "words"),
+    ("rate", "alike", "n_alike", "words"),
     [
-        (RateFlag((1e-2, 1e-2), 1), ""),
-        (RateFlag((1e-3, 1e-3), 1, "smallest"), "the smallest tried"),
-        (RateFlag((1e-2, 1.0), 3, "largest"), "the largest tried, 0.01 to 1 alike"),
-        (RateFlag((1e-2, 1e-1), 2), ""),
+        (1e-2, (1e-2, 1e-2), 1, ""),
+        (1e-3, (1e-3, 1e-3), 1, "the smallest tried"),
+        (1.0, (1e-2, 1.0), 3, "the largest tried, 0.01 to 1 alike"),
+        (1e-1, (1e-2, 1e-1), 2, ""),
     ],
 )
-def test_rates_are_flagged(flag, words):
-    assert flag.words == words
+def test_rates_are_flagged(rate, alike, n_alike, words):
+    tried = {"rates_from": 1e-3, "rates_to": 1.0, "rates_tried": 4}
+    similar = {"rates_alike": n_alike, "rates_alike_from": alike[0], "rates_alike_to": alike[1]}
+    run = {"learning_rate": rate, **tried, **similar}
+    assert describe_choice(run) == words
 
 
 def test_several_logs_choose_together(tmp_path):
@@ -210,14 +213,6 @@ def test_networks_without_torch_are_rejected_with_the_remedy(run, tmp_path):
     assert "nonlinear" in run("reproduce", "--list")
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("no_torch")
-def test_all_studies_without_torch_are_all_others(run):
-    words = ("--scale", "smoke", "--data", "tiny", "--set", "seeds=1", "--dry-run", "--json")
-    studies = json.loads(run("reproduce", *words))["studies"]
-    assert studies == [name for name in grids.names() if name != "nonlinear"]
-
-
 @pytest.mark.usefixtures("no_torch")
 def test_a_study_of_networks_is_read_again_without_torch(monkeypatch):
     with monkeypatch.context() as installed:
@@ -250,9 +245,3 @@ def test_a_plan_with_bounds_of_linear_scorers_takes_no_networks(tmp_path):
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(ParameterError, match=r"mine\.toml: scorer is network, but .* bounded"):
         load_grid(tmp_path / "mine.toml")
-
-
-def test_keys_of_linear_runs_have_no_settings_of_networks():
-    work = plan(["position-bias"], scale="smoke", datasets=["tiny"]).work()
-    for job in (*jobs_of(work, "run"), *jobs_of(work, "tuning")):
-        assert not {"scorer", "hidden"} & set(job.config)

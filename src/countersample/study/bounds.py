@@ -15,31 +15,21 @@ import numpy as np
 
 from countersample.clicks import ClickLog
 from countersample.errors import DataError
-from countersample.pages.charts import (
-    add_legend,
-    figure_style,
-    new_panels,
-    save_figure,
-    set_log,
-    style_of,
-)
 from countersample.plans import Examples, make_plan
 from countersample.study.claims import State, Verdict, states_of
 from countersample.study.grids import COMPARED
-from countersample.study.jobs import Job
-from countersample.study.statistics import band, paired_test
+from countersample.study.jobs import Job, WorkList
+from countersample.study.statistics import paired_test
 from countersample.study.tables import Entry, Group, Row, Table, column_title, show_number
 from countersample.theory import gradient_bounds, step_size, suboptimality_bound
 from countersample.training import train_many
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from countersample._arrays import Floats
     from countersample._progress import Progress
     from countersample.data import RankingDataset
-    from countersample.study.jobs import WorkList
     from countersample.study.report import Done, Section
     from countersample.study.runner import Workbench
     from countersample.study.sources import Study
@@ -61,19 +51,13 @@ def plan(study: Study, work: WorkList) -> None:
 
 
 def write_up(study: Study, done: Done) -> Section:
-    """Write the table, the figure and the verdicts."""
+    """Write the table and the verdicts."""
     results = {}
     for source in study.sources:
         (values,) = done.read(study.name, source.name)
         results[source.name] = Bounds(**values)
-    draw_bounds(results, done.figures / study.name)
-    picture = (
-        study.name,
-        "Measured suboptimality and the bounds of the theorems against steps",
-        "Measured suboptimality (with intervals) and the bounds of Theorems 1 and 3.",
-    )
     verdicts = [each for item in results.items() for each in bounds_verdicts(*item)]
-    return done.section(study, [bounds_table(results)], [picture], verdicts=tuple(verdicts))
+    return done.section(study, [bounds_table(results)], verdicts=tuple(verdicts))
 
 
 # -- measuring -----------------------------------------------------------------------------------
@@ -220,7 +204,7 @@ def measure(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
     return asdict(measure_bounds(train_set, bench.clicks(log), steps=steps, seeds=seeds))
 
 
-# -- table, verdicts, figure ---------------------------------------------------------------------
+# -- table and verdicts --------------------------------------------------------------------------
 
 
 def bounds_table(results: Mapping[str, Bounds]) -> Table:
@@ -300,31 +284,3 @@ def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
             f"{show_number(other)}, {show_number(other / ours)} times nearer.",
         ),
     ]
-
-
-@figure_style()
-def draw_bounds(results: Mapping[str, Bounds], stem: Path) -> None:
-    """Draw measured suboptimality and bounds against T, both logarithmic, one panel per dataset."""
-    figure, (panels,) = new_panels(1, len(results), width=max(4.5, 3.5 * len(results)), height=3.4)
-    rows = []
-    for axes, (dataset, result) in zip(panels, results.items(), strict=True):
-        for method in COMPARED:
-            colour, dash = style_of(*method.look)
-            bound = result.bound[method.name]
-            mean, low, high = band(np.array(result.excess[method.name]).T)
-            axes.errorbar(result.steps, mean, high - mean, color=colour, ls=dash, lw=1.5,
-                          marker="o", ms=3.5, capsize=2, elinewidth=0.9,
-                          label=f"{method.name}, measured")  # fmt: skip
-            axes.plot(result.steps, bound, color=colour, ls=dash, lw=0.9,
-                      marker="v", ms=4, mfc="white", label=f"{method.name}, bound")  # fmt: skip
-            numbers = zip(result.steps, mean, low, high, bound, strict=True)
-            rows += [(dataset, method.name, *row) for row in numbers]
-        axes.axhline(result.start - result.best, color="black", lw=0.9, ls=(0, (1, 2)),
-                     label="at the start, w = 0")  # fmt: skip
-        axes.set(title=dataset, xlabel="steps T")
-        set_log(axes, "x")
-        set_log(axes, "y")
-    panels[0].set_ylabel("$R(\\bar{w}_T) - R(w^*)$")
-    add_legend(figure, panels[0])
-    columns = ("dataset", "method", "steps", "mean", "low", "high", "bound")
-    save_figure(figure, stem, columns, rows)

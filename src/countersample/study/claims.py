@@ -35,11 +35,12 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 import numpy as np
 
 from countersample.options import CONFIDENCE
-from countersample.study.grids import PAPER_DATASETS, TESTS
+from countersample.study.grids import PAPER_DATASETS, TESTS, Claim, ClaimTest, Direction, Value
 from countersample.study.settings import PAPER, metric_title
 from countersample.study.statistics import (
     MEASURES,
     SIGNIFICANT,
+    PairedTest,
     common_runs,
     holm,
     independent,
@@ -50,9 +51,7 @@ from countersample.study.tables import column_title, show_number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from countersample.study.grids import Claim, ClaimTest, Direction, Value
     from countersample.study.results import Cell, StudyResult
-    from countersample.study.statistics import PairedTest
 
 Outcome = Literal["confirmed", "in part", "not confirmed", "open"]
 Source = Literal["paper", "beyond"]
@@ -85,8 +84,6 @@ class Comparison:
 def states_of(tests: Sequence[PairedTest], direction: Direction, margin: float) -> list[State]:
     """Return the state of each comparison of a claim; with one run, everything is open.
 
-    Examples
-    --------
     Differences of −1, 0 and −0.9, each with a standard error of 0.1 over ten runs. With a margin
     of 0.5 the first and the last are lower, and the second is too small to count.
 
@@ -122,8 +119,6 @@ def outcome_of(states: Iterable[int], *, majority: bool = False) -> Outcome:
     A claim about the majority is confirmed if it holds in more than half of the cases, not
     confirmed if it fails in half of them or more, else open.
 
-    Examples
-    --------
     >>> outcome_of([State.HOLDS, State.OPEN]), outcome_of([State.ABSENT, State.OPEN])
     ('in part', 'not confirmed')
     >>> outcome_of([]), outcome_of([1, 1, -2], majority=True)
@@ -164,8 +159,6 @@ class Verdict:
     ) -> Verdict:  # fmt: skip
         """Return the verdict on a claim in a study on a dataset from its states (see `State`).
 
-        Examples
-        --------
         >>> Verdict.of(("toy", ""), "It is.", "paper", [1, 0], "Half of it is.").outcome
         'in part'
         """
@@ -175,12 +168,8 @@ class Verdict:
 def evaluate_claims(result: StudyResult) -> list[Verdict]:
     """Test every claim of a study on its results: one verdict per claim and dataset.
 
-    A claim about the majority of cases has one verdict, over all datasets.
-
-    Raises
-    ------
-    ParameterError
-        For a claim with an unknown test, method or setting.
+    A claim about the majority of cases has one verdict, over all datasets. A claim with an unknown
+    test, method or setting raises a `ParameterError`.
     """
     grid = result.grid
     verdicts = []
@@ -244,8 +233,6 @@ def _pairs(claim: Claim, result: StudyResult) -> list[tuple[tuple[str, Value], t
 def summarize(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
     """Return a sentence on the paper's claims, and one on the questions beyond it.
 
-    Examples
-    --------
     >>> claim = "CounterSample has lower regret than IPS-SGD."
     >>> summarize([
     ...     Verdict("optimizers", "yahoo", claim, "paper", "confirmed", "By 20 %."),

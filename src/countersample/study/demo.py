@@ -17,7 +17,7 @@ from countersample.pages.charts import inline_figure
 from countersample.study import grids
 from countersample.study.experiment import plan
 from countersample.study.figures import Mark, draw_panels, mean_band
-from countersample.study.results import gather, gather_warnings
+from countersample.study.results import Cell, StudyResult, gather, gather_warnings
 from countersample.study.runner import run
 from countersample.study.statistics import independent, interval
 from countersample.study.store import Store
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from countersample._arrays import Floats
     from countersample._progress import Progress, Show
-    from countersample.study.results import Cell, StudyResult
     from countersample.study.settings import ExperimentConfig
 
 HEADER = (

@@ -1,4 +1,4 @@
-"""Figures of a study of regret: learning curves, the lead, and regret against the setting.
+"""Figures of a study of regret: learning curves, and the lead during training.
 
 A line is a mean over runs, its band or bar the 95 % interval of that mean. Runs that diverged count
 with an nDCG of 0 from there on; their panel has a note, and thin lines instead of an interval.
@@ -20,7 +20,7 @@ from countersample.study.statistics import band, lead
 from countersample.study.tables import column_title
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -47,9 +47,6 @@ class Mark(NamedTuple):
     mean: float
     low: float
     high: float
-
-
-# -- against clicks drawn ------------------------------------------------------------------------
 
 
 @figure_style()
@@ -172,102 +169,9 @@ def _limit_ndcg(result: StudyResult, dataset: str) -> tuple[float, float]:
     return min(extremes) - margin, max(extremes) + margin
 
 
-# -- against the value of the axis ---------------------------------------------------------------
-
-
-@figure_style()
-def draw_versus(result: StudyResult, stem: Path) -> None:
-    """Draw regret ×100 against the value of the axis, one panel per dataset, one line per method.
-
-    If the axis is the number of clicks, a second row shows the training time of a run.
-    """
-    quantities: dict[str, Callable[[Cell], Floats]] = {"regret ×100": lambda c: 100 * c.regrets}
-    if result.grid.axis == "clicks":
-        quantities["training time, s"] = lambda cell: cell.seconds
-    n_datasets = len(result.datasets)
-    figure, panels = new_panels(
-        len(quantities), n_datasets,
-        width=max(4.5, 3.2 * n_datasets), height=2.4 * len(quantities) + 0.8,
-    )  # fmt: skip
-    positions = axis_positions(result.grid.values)
-    for row, (title, measure) in zip(panels, quantities.items(), strict=True):
-        for axes, dataset in zip(row, result.datasets, strict=True):
-            for method in result.grid.methods:
-                style = style_of(*method.look)
-                cells = [result.cells[dataset, method.name, value] for value in result.grid.values]
-                mean, _, high = np.array([mean_band(measure(cell), cell) for cell in cells]).T
-                half = np.where([cell.n_diverged for cell in cells], np.nan, high - mean)
-                axes.errorbar(positions, mean, half, color=style.colour, ls=style.dash, lw=1.5,
-                              marker="o", ms=3.5, capsize=2, elinewidth=0.9,
-                              label=method.name)  # fmt: skip
-        row[0].set_ylabel(title)
-    for axes, dataset in zip(panels[0], result.datasets, strict=True):
-        axes.set_title(dataset)
-        _limit_regret(axes, result, dataset)
-    for axes in panels[1:].flat:
-        set_log(axes, "y")
-    for axes in panels[-1]:
-        if spacing(result.grid.values) == "log":
-            set_log(axes, "x")
-        else:
-            axes.set_xticks(positions, [column_title(value) for value in result.grid.values])
-        axes.set_xlabel(result.grid.axis_title)
-    charts.add_legend(figure, panels[0, 0])
-    rows = (
-        (dataset, value, method.name, title, *mean_band(measure(cell), cell))
-        for title, measure in quantities.items()
-        for dataset, value, method, cell in _iterate_cells(result)
-    )
-    columns = ("dataset", "value", "method", "quantity", "mean", "low", "high")
-    save_figure(figure, stem, columns, rows)
-
-
 def mean_band(values: Floats, cell: Cell) -> list[float]:
     """Return mean, low and high of one number per run."""
     return [float(limit[0]) for limit in band(values[:, np.newaxis], cell.runs)]
-
-
-def _limit_regret(axes: Axes, result: StudyResult, dataset: str) -> None:
-    """Set the y axis to the sound cells, from 0, and annotate where runs diverged."""
-    sound = [0.0]
-    for position, value in zip(axis_positions(result.grid.values), result.grid.values, strict=True):
-        n_notes = 0
-        for method in result.grid.methods:
-            cell = result.cells[dataset, method.name, value]
-            if not cell.n_diverged:
-                sound += mean_band(100 * cell.regrets, cell)
-                continue
-            axes.annotate(f"{cell.n_diverged} diverged", (position, 1), ha="center", va="top",
-                          xycoords=("data", "axes fraction"), textcoords="offset points",
-                          xytext=(0, -9 * n_notes), fontsize=6.5,
-                          color=style_of(*method.look).colour,
-                          bbox={"fc": "white", "ec": "none", "pad": 0.5})  # fmt: skip
-            n_notes += 1
-    margin = 0.06 * (max(sound) - min(sound)) or 1.0
-    axes.set_ylim(min(sound) - (margin if min(sound) < 0 else 0), max(sound) + margin)
-
-
-def spacing(values: Sequence[Value]) -> str:
-    """Return the spacing of values on an axis: "even" for names, and for 0 beside small and large.
-
-    Examples
-    --------
-    >>> [spacing(values) for values in ((0.5, 1), (1e3, 1e6), (0, 1e-3, 0.1), ("sgd", "adam"))]
-    ['linear', 'log', 'even', 'even']
-    """
-    numbers = [value for value in values if not isinstance(value, str)]
-    positive = [number for number in numbers if number > 0]
-    if len(numbers) < len(values):
-        return "even"
-    if not positive or max(positive) < 30 * min(positive):
-        return "linear"
-    return "log" if len(positive) == len(numbers) else "even"
-
-
-def axis_positions(values: Sequence[Value]) -> Floats:
-    """Return the position of each value of a study on the x axis, (n_values,)."""
-    is_even = spacing(values) == "even"
-    return np.asarray(range(len(values)) if is_even else values, np.float64)
 
 
 def _iterate_cells(result: StudyResult) -> Iterator[tuple[str, Value, Method, Cell]]:

@@ -23,12 +23,10 @@ from countersample._files import read_at_most
 from countersample._json import check_schema
 from countersample._params import choice, number
 from countersample.errors import DataError, ParameterError
-from countersample.study.settings import PAPER, SETTINGS, check_setting, suggest
+from countersample.study.settings import PAPER, SETTINGS, ExperimentConfig, check_setting, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from countersample.study.settings import ExperimentConfig
 
     Schema = TypeVar("Schema")
 

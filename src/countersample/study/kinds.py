@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from countersample.study import stages
 from countersample.study.claims import evaluate_claims
-from countersample.study.figures import draw_leads, draw_panels, draw_versus
-from countersample.study.grids import PAPER_DATASETS
-from countersample.study.jobs import Job
-from countersample.study.results import gather
+from countersample.study.figures import draw_leads, draw_panels
+from countersample.study.grids import PAPER_DATASETS, Published
+from countersample.study.jobs import Job, WorkList
+from countersample.study.results import StudyResult, gather
 from countersample.study.statistics import has_leads
 from countersample.study.tables import (
     Entry,
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from countersample.study.grids import Published
-    from countersample.study.jobs import WorkList
     from countersample.study.report import Done, Section
-    from countersample.study.results import StudyResult
     from countersample.study.sources import Study
 
 # -- regret --------------------------------------------------------------------------------------
@@ -64,14 +61,12 @@ def write_regret(study: Study, done: Done) -> Section:
             "its weights, and the mean of two good networks need not be good. Regret is against "
             "w*, which is linear: a network may be above it."
         )
-    flags = [flag for cell in result.cells.values() for flag in cell.rate_flags if flag.n_alike]
-    at_edge = sum(bool(flag.edge) for flag in flags)
-    on_plateau = sum(flag.is_plateau for flag in flags)
-    if at_edge + on_plateau:
+    flags = [flag for cell in result.cells.values() for flag in cell.rate_flags]
+    if n_flagged := sum(bool(flag) for flag in flags):
         notes.append(
-            f"{len(flags)} learning rates were chosen. {at_edge} are at an end of those tried, and "
-            f"{on_plateau} on a plateau: three or more rates are within a standard error of each "
-            "other on validation data. The table of learning rates lists them."
+            f"{n_flagged} of {len(flags)} learning rates are at an end of those tried, or on a "
+            "plateau: three or more rates are within a standard error of each other on validation "
+            "data. The table of learning rates lists them."
         )
     return done.section(
         study, make_tables(result, done.published), draw_figures(result, done.figures),
@@ -90,20 +85,13 @@ def make_tables(result: StudyResult, published: Published) -> list[Table]:
 
 
 def draw_figures(result: StudyResult, folder: Path) -> list[tuple[str, str, str]]:
-    """Draw learning curves, the lead, and regret against a setting that is a number.
-
-    Return name, description and caption of each.
-    """
-    name, axis = result.grid.name, result.grid.axis_title
+    """Draw learning curves and the lead; return name, description and caption of each figure."""
+    name = result.grid.name
     draw_panels(result, folder / name)
     draw_panels(result, folder / f"{name}-log", log_x=True)
     title = f"Learning curves: {result.metric} on test data against clicks drawn, by method"
     caption = "Learning curves: means over runs, in 95 % intervals."
     pictures = [(name, title, caption), (f"{name}-log", "", "")]
-    if not isinstance(result.grid.values[0], str):
-        draw_versus(result, folder / f"{name}-regret")
-        title = f"Average regret ×100 against {axis}"
-        pictures.append((f"{name}-regret", f"{title}, by method", f"{title}."))
     if has_leads(result):
         draw_leads(result, folder / f"{name}-lead")
         title = "Lead of CounterSample over IPS-SGD during training"
@@ -142,8 +130,6 @@ def shapes_table(shapes: Mapping[str, Mapping[str, int]], published: Published) 
     shapes : mapping of dataset to the counts of `stages.shape`
     published : Published
 
-    Examples
-    --------
     >>> from countersample.study.grids import Published
     >>> shape = {"queries": 2, "items": 30, "longest": 20, "features": 5, "irrelevant": 12}
     >>> table = shapes_table({"mine": shape}, Published({}))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from countersample._environment import available_cores
-from countersample._progress import Progress
+from countersample._progress import Progress, Show
 from countersample.clicks import ClickLog
 from countersample.data.compact import linear_scores
 from countersample.data.preprocessing import fill_missing
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from countersample._arrays import Bools, Floats
-    from countersample._progress import Show
     from countersample.data import RankingDataset
     from countersample.options import SimulationOptions
 
@@ -201,8 +200,6 @@ def choose(values: Floats, usable: Bools) -> RateChoice:
     weights, so the rankings are the same. They are *alike* if the mean difference by query is
     within its standard error.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> values = np.array([[0.1, 0.3], [0.5, 0.7], [0.5, 0.7], [0.5, 0.7], [0.5, 0.6]])
     >>> choose(values, np.ones(5, bool))

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from countersample import pages
-from countersample.study.tables import write_table
+from countersample.study.tables import Table, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from countersample.study.jobs import WorkList
     from countersample.study.sources import Study
     from countersample.study.store import Store
-    from countersample.study.tables import Table
 
 _SIGNS = {"confirmed": "✓", "in part": "◐", "not confirmed": "✗", "open": "○"}
 _ORIGINS = {"paper": "the paper", "code": "its code", "ours": "neither: ours"}

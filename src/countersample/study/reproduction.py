@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countersample import _cleanup, _text
-from countersample._progress import Progress, duration, share_progress
+from countersample._progress import Progress, Show, duration, share_progress
 from countersample.errors import DataError, ParameterError
 from countersample.study import grids
-from countersample.study.claims import evaluate_claims, summarize
+from countersample.study.claims import Verdict, evaluate_claims, summarize
 from countersample.study.experiment import (
     KINDS,
+    Experiment,
     load_grid,
     missing_libraries,
     plan,
@@ -27,26 +28,26 @@ from countersample.study.experiment import (
 )
 from countersample.study.kinds import draw_figures, make_tables
 from countersample.study.report import Done, Report, SettingLine, write_report
-from countersample.study.results import gather_warnings, read_results, results_of, write_results
-from countersample.study.runner import run, state_of
+from countersample.study.results import (
+    StudyResult,
+    gather_warnings,
+    read_results,
+    results_of,
+    write_results,
+)
+from countersample.study.runner import State, run, state_of
 from countersample.study.settings import PAPER, SETTINGS
 from countersample.study.stages import versions
 from countersample.study.store import Store
-from countersample.study.tables import to_text, write_table
+from countersample.study.tables import Table, to_text, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from countersample._progress import Show
-    from countersample.study.claims import Verdict
-    from countersample.study.experiment import Experiment
     from countersample.study.grids import Grid
     from countersample.study.jobs import WorkList
-    from countersample.study.results import StudyResult
-    from countersample.study.runner import State
-    from countersample.study.tables import Table
 
     Note = Callable[[str], None]
 
@@ -147,9 +148,7 @@ class Reproduction:
         work = experiment.work()
         state = state_of(work, store)
         commands = dict.fromkeys(entry["command"] for entry in identity["grids"].values())
-        with store.lock(), _cleanup.noted(partial(_stop_message, state, store, command)):
-            if state.n_stale:
-                note(f"{state.n_stale} results of a version with other numbers are made again")
+        with _cleanup.noted(partial(_stop_message, state, store, command)):
             if state.missing:
                 note(describe_time(state, workers))
             first = [job for job in state.missing.values() if job.stage in _FIRST_STAGES]
@@ -187,29 +186,24 @@ class Reproduction:
         state = self.state
         return {
             **self.facts,
-            "running": self.store.is_locked(),
             "done": len(state.done),
             "missing": len(state.missing),
-            "stale": state.n_stale,
             "stages": state.by_stage(),
         }
 
     def summary(self) -> str:
         """Return the state for a terminal."""
-        state, is_running = self.state, self.store.is_locked()
+        state = self.state
         rows = [
             ("studies", ", ".join(self.facts["studies"])),
             ("datasets", ", ".join(self.facts["datasets"]) or "none"),
             ("scale", self.facts["scale"]),
-            ("state", "a run is at work" if is_running else "no run is at work"),
         ]
         lines = [_text.pairs(rows), "", _table_of_stages(state)]
-        if state.n_stale:
-            lines.append(f"{state.n_stale} results are of a version with other numbers")
         if not state.missing:
             report = self.store.folder / "report.html"
             lines.append(f"All results are there; the report is {report}")
-        elif not is_running:
+        else:
             lines.append("To go on, give the command that began it again")
         return "\n".join(lines)
 
@@ -234,14 +228,9 @@ class DryRun:
 
     def summary(self) -> str:
         """Return the jobs and the time, for a terminal."""
-        state = self.reproduction.state
-        return "\n".join(
-            [
-                _table_of_stages(state),
-                describe_time(state, self.workers),
-                f"Nothing was done; the results would go to {self.reproduction.store.folder}",
-            ]
-        )
+        state, folder = self.reproduction.state, self.reproduction.store.folder
+        end = f"Nothing was done; the results would go to {folder}"
+        return "\n".join([_table_of_stages(state), describe_time(state, self.workers), end])
 
 
 def estimate_seconds(state: State, workers: int) -> float:

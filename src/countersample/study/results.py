@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import isnan, nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,27 +34,6 @@ if TYPE_CHECKING:
 _MIN_PLATEAU = 3  # the fewest similar learning rates that are reported as a plateau
 
 
-class RateFlag(NamedTuple):
-    """Whether the choice of a learning rate is clear."""
-
-    alike: tuple[float, float] = (nan, nan)  # rates between these are as good, up to noise
-    n_alike: int = 0
-    edge: str = ""  # "smallest" or "largest" if it is at an end of the rates tried
-
-    @property
-    def is_plateau(self) -> bool:
-        """Whether several rates are alike."""
-        return self.n_alike >= _MIN_PLATEAU
-
-    @property
-    def words(self) -> str:
-        """The flag in words; empty if the choice is clear."""
-        parts = [f"the {self.edge} tried"] if self.edge else []
-        if self.is_plateau:
-            parts.append(f"{self.alike[0]:g} to {self.alike[1]:g} alike")
-        return ", ".join(parts)
-
-
 @dataclass(frozen=True)
 class Cell:
     """One method at one setting on one dataset: its runs over folds and click logs."""
@@ -69,7 +48,8 @@ class Cell:
     runs: tuple[tuple[str, int], ...]
     n_diverged: int  # runs whose weights exploded: they count, with nDCG 0 from there on
     seconds: Floats  # (n_runs,): training time of each run, on one core
-    rate_flags: tuple[RateFlag, ...] = ()  # one per fold
+    # Why the choice of a learning rate is not clear, one text per fold; empty if it is.
+    rate_flags: tuple[str, ...] = ()
 
     @property
     def regrets(self) -> Floats:
@@ -242,17 +222,18 @@ def results_of(rows: pa.Table, grid: Grid) -> StudyResult:
     others = [name for name in _TYPES if name not in {*_RUN, *_CURVE}]
     runs = (
         rows.filter(in_study)
-        .group_by(_RUN, use_threads=False)  # in the order of the rows
+        .group_by(_RUN, use_threads=False)  # lists in the order of the rows
         .aggregate([(name, "list") for name in _CURVE] + [(name, "first") for name in others])
     )
     by_text, methods = {str(value): value for value in grid.values}, {m.name for m in grid.methods}
     cells: dict[tuple[str, str, Value], list[dict[str, Any]]] = {}
-    for row in runs.to_pylist():
+    for row in sorted(runs.to_pylist(), key=lambda row: (row["fold"], row["seed"])):
         run = {name.removesuffix("_list").removesuffix("_first"): row[name] for name in row}
         if run["value"] in by_text and run["method"] in methods:
             name = (run["dataset"], run["method"], by_text[run["value"]])
             cells.setdefault(name, []).append(run)
-    datasets = tuple(dict.fromkeys(dataset for dataset, _, _ in cells))
+    in_cells = {dataset for dataset, _, _ in cells}
+    datasets = tuple(each for each in rows["dataset"].unique().to_pylist() if each in in_cells)
     pairs = [(dataset, method.name) for dataset in datasets for method in grid.methods]
     values = tuple(v for v in grid.values if all((*pair, v) in cells for pair in pairs))
     if not datasets or not values:
@@ -282,24 +263,27 @@ def _make_cell(runs: Sequence[dict[str, Any]]) -> Cell:
             f"runs of {first['method']} on {first['dataset']} at {first['value']} are evaluated at "
             "different points: expected whole runs"
         )
-    rates, flags = {}, {}  # by fold: its runs share a learning rate
-    for run in runs:
-        rate = run["learning_rate"]
-        ends = {run["rates_from"]: "smallest", run["rates_to"]: "largest"}
-        edge = ends.get(rate, "") if run["rates_tried"] > 1 else ""
-        alike = (run["rates_alike_from"], run["rates_alike_to"])
-        rates[run["fold"]] = None if isnan(rate) else rate
-        flags[run["fold"]] = RateFlag(alike, run["rates_alike"], edge)
+    by_fold = {run["fold"]: run for run in runs}.values()  # its runs share a learning rate
+    rates = (run["learning_rate"] for run in by_fold)
     return Cell(
-        learning_rates=tuple(rates.values()),
+        learning_rates=tuple(None if isnan(rate) else rate for rate in rates),
         drawn=np.array(first["drawn"]),
         ndcg=np.array([run["ndcg"] for run in runs]),
         best=np.array([run["best_ndcg"] for run in runs]),
         runs=tuple((run["fold"], run["seed"]) for run in runs),
         n_diverged=sum(any(run["diverged"]) for run in runs),
         seconds=np.array([run["seconds"] for run in runs]),
-        rate_flags=tuple(flags.values()),
+        rate_flags=tuple(map(describe_choice, by_fold)),
     )
+
+
+def describe_choice(run: Mapping[str, Any]) -> str:
+    """Return whether a learning rate is at an end of those tried, or on a plateau."""
+    ends = {run["rates_from"]: "the smallest tried", run["rates_to"]: "the largest tried"}
+    parts = [ends.get(run["learning_rate"], "")] if run["rates_tried"] > 1 else []
+    if run["rates_alike"] >= _MIN_PLATEAU:
+        parts.append(f"{run['rates_alike_from']:g} to {run['rates_alike_to']:g} alike")
+    return ", ".join(filter(None, parts))
 
 
 def _select_claims(grid: Grid, values: Sequence[Value]) -> tuple[Claim, ...]:

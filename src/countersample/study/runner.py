@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING
 
 from threadpoolctl import threadpool_limits
 
-from countersample._progress import Progress, get_logger
+from countersample._progress import Progress, Show, get_logger
 from countersample.clicks.relevance import ignore_few_relevant
 from countersample.errors import CounterSampleError
-from countersample.study.store import INTERMEDIATE
+from countersample.study.store import INTERMEDIATE, Store
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from concurrent.futures import Future
 
-    from countersample._progress import Show
     from countersample.data import RankingDataset
     from countersample.study.jobs import Job, WorkList
-    from countersample.study.store import Store
 
     Parts = tuple[RankingDataset, ...]  # training, validation and test data
 
@@ -59,7 +57,6 @@ class State:
 
     done: dict[str, Job]  # by key
     missing: dict[str, Job]
-    n_stale: int  # missing jobs that have a result of another `RESULTS_VERSION`
     stages: tuple[str, ...]  # in the order of the work list
 
     def by_stage(self) -> dict[str, dict[str, int]]:
@@ -93,7 +90,7 @@ def state_of(work: WorkList, store: Store) -> State:
     in_order = {key: job for key, job in work.jobs.items() if key in missing}
     done = {key: job for key, job in work.jobs.items() if key not in missing}
     stages = tuple(dict.fromkeys(job.stage for job in work.jobs.values()))
-    return State(done, in_order, sum(map(store.is_stale, in_order.values())), stages)
+    return State(done, in_order, stages)
 
 
 def _ancestors(job: Job) -> Iterator[Job]:

@@ -133,8 +133,6 @@ class ExperimentConfig:
     def with_settings(self, settings: Mapping[str, Any]) -> ExperimentConfig:
         """Return a configuration with these settings changed and checked.
 
-        Examples
-        --------
         >>> from countersample.study.settings import PAPER
         >>> PAPER.with_settings({"gamma": 0.5, "batch_size": 10}).steps()  # 5·1,000,000/10
         500000
@@ -197,8 +195,6 @@ SETTINGS = {setting.name: setting for setting in fields(ExperimentConfig)}
 def check_setting(name: str, value: Any) -> Any:  # noqa: ANN401 (any user's value)
     """Return the value of a setting in its type; raise a `ParameterError` for anything else.
 
-    Examples
-    --------
     >>> from countersample.study.settings import check_setting
     >>> check_setting("gamma", 1)
     1.0

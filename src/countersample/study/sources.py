@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countersample._files import is_folder, is_other
-from countersample.data import catalogue
+from countersample.data import RankingDataset, catalogue
 from countersample.data.labelled_files import layout_of, load
 from countersample.data.synthetic import SHAPES, synthetic
 from countersample.errors import DataError, ParameterError
-from countersample.study.grids import PAPER_DATASETS
+from countersample.study.grids import PAPER_DATASETS, Grid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from countersample.data import RankingDataset
-    from countersample.study.grids import Grid
     from countersample.study.settings import ExperimentConfig
 
 

@@ -1,13 +1,12 @@
 """The results folder: `study.json` with the studies, and one file per job under `work/`.
 
 The file of a job is named by its key (see `jobs.Job`) and written atomically, so a run that was
-stopped continues with the jobs that have no file.
+stopped continues with the jobs that have no file, and two runs in one folder do no harm.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from countersample._files import atomic_path, is_file, is_folder, is_other
@@ -18,7 +17,7 @@ from countersample.errors import CounterSampleError, DataError
 from countersample.study.sources import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from countersample.study.jobs import Job
@@ -29,7 +28,6 @@ FORMAT = 4  # of the folder; raise it when the layout of its files changes
 RESULTS_VERSION = 1
 IDENTITY = "study.json"
 INTERMEDIATE = ("data", "clicks")  # results that only other jobs read
-_LOCK = ".lock"
 
 
 class Store:
@@ -105,45 +103,12 @@ class Store:
             raise DataError(f"{self.folder / IDENTITY}: does not describe a study: it has no grids")
         return content
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Lock the folder for this run; the system releases it when a run is killed."""
-        from filelock import FileLock, Timeout  # noqa: PLC0415 (only if a study runs)
-
-        lock = FileLock(self.folder / _LOCK)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            raise CounterSampleError(
-                f"{self.folder}: another run is at work in this folder: wait for it, or choose "
-                "another with --out"
-            ) from error
-        try:
-            yield
-        finally:
-            lock.release()
-
-    def is_locked(self) -> bool:
-        """Whether a run is using the folder."""
-        if not is_file(self.folder / _LOCK):
-            return False
-        try:
-            with self.lock():
-                return False
-        except CounterSampleError:
-            return True
-
     # -- results
 
     def path(self, job: Job) -> Path:
         """Return the path of the result of a job."""
         suffix = {"data": "", "clicks": ".parquet"}.get(job.stage, ".json")
         return self.folder / "work" / job.stage / (job.key + suffix)
-
-    def is_stale(self, job: Job) -> bool:
-        """Whether the job has a result of another `RESULTS_VERSION`."""
-        paths = self.path(job).parent.glob(f"{job.content}-*")
-        return any(path.name.split(".")[0] != job.key for path in paths)
 
     def has(self, job: Job) -> bool:
         """Whether the result of a job exists and is complete."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from countersample._files import atomic_path
 from countersample.pages import escape_markdown
 from countersample.study import statistics
-from countersample.study.grids import COMPARED, Value
+from countersample.study.grids import COMPARED, Grid, Published, Value
 from countersample.study.statistics import MEASURES, Contrast, independent
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countersample._arrays import Floats
-    from countersample.study.grids import Grid, Published
     from countersample.study.results import StudyResult
 
 DEFAULT_RANKER = "CounterSampleRanker"  # with its defaults
@@ -258,7 +257,7 @@ def rates_table(result: StudyResult) -> Table:
 
     def entry(dataset: str, fold: int, method: str, value: Value) -> Entry:
         cell = cells[dataset, method, value]
-        note = cell.rate_flags[fold].words if cell.rate_flags else ""
+        note = cell.rate_flags[fold] if cell.rate_flags else ""
         return Entry(cell.learning_rates[fold], None, note=note)
 
     groups = []

@@ -18,7 +18,7 @@ import numpy as np
 from countersample.clicks import ClickLog
 from countersample.pages.charts import add_legend, figure_style, new_panels, save_figure, style_of
 from countersample.plans import Examples, make_plan
-from countersample.study.claims import State, Verdict
+from countersample.study.claims import Source, State, Verdict
 from countersample.study.grids import COMPARED
 from countersample.study.statistics import SIGNIFICANT, holm
 from countersample.study.tables import Entry, Group, Row, Table, column_title, show_number
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from countersample._arrays import Bools, Floats
-    from countersample.study.claims import Source
     from countersample.study.report import Done, Section
     from countersample.study.sources import Study
 
@@ -91,8 +90,6 @@ class Toy:
 def make_toy(rng: np.random.Generator) -> Toy:
     """Draw the data like the paper: x ~ N(0, 1), p ~ U(0.05, 1), y = x·w*.
 
-    Examples
-    --------
     >>> toy = make_toy(np.random.default_rng(0))
     >>> toy.features.shape, float(toy.risk(np.array(OPTIMUM)))
     ((50, 2), 0.0)
@@ -107,19 +104,9 @@ def descend(
 ) -> Floats:
     """w_{t+1} = w_t − η·m_t·2(x_t·w_t − y_t)·x_t from w_1 = 0, for the samples drawn.
 
-    Parameters
-    ----------
-    features : float64 (…, steps, 2)
-    targets, multipliers : float64 (…, steps)
-    learning_rate : float, or float64 of a shape that broadcasts with (…)
+    Features are (…, steps, 2), targets and multipliers (…, steps), and the learning rate broadcasts
+    with (…). The path is (…, steps + 1, 2), infinite or NaN after the weights explode.
 
-    Returns
-    -------
-    float64 (…, steps + 1, 2)
-        Infinite or not a number from the step at which the weights explode.
-
-    Examples
-    --------
     One step with x = (1, 0), y = 1, m = 2 and η = 0.1: w = 0.1 · 2 · 2 · 1.
 
     >>> descend(np.array([[1.0, 0.0]]), np.array([1.0]), np.array([2.0]), 0.1)
@@ -140,8 +127,6 @@ def descend(
 def average(paths: Floats) -> Floats:
     """w̄ = (1/T) Σ_{t=1}^{T} w_t, the mean of the iterates before each step, (…, T + 1, 2) → (…, 2).
 
-    Examples
-    --------
     Two steps, from 0 to 1 to 5: they began at 0 and at 1.
 
     >>> average(np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]]))
