@@ -12,11 +12,9 @@ from study_results import make_cell, make_result
 from countersample.errors import ParameterError
 from countersample.study.claims import (
     State,
-    Verdict,
     evaluate_claims,
     outcome_of,
     states_of,
-    summarize,
 )
 from countersample.study.grids import TESTS, Claim
 from countersample.study.statistics import PairedTest, paired_test
@@ -288,20 +286,6 @@ def test_evidence_counts_the_diverged_runs_of_a_cell_once():
     regrets = {"CounterSample": [1, 2, 3]}
     verdict = verdict_on(regrets, alone("best-at", at=(0.5,)), n_diverged=1)
     assert "3 of 15 runs diverged" in verdict.evidence
-
-
-def test_summary_counts_claims_datasets_and_outcomes():
-    verdicts = [
-        Verdict("a", dataset, text, "paper", outcome, "")
-        for text in ("one", "two")
-        for dataset, outcome in (("d1", "confirmed"), ("d2", "in part"))
-    ]
-    verdicts.append(Verdict("b", "", "one", "paper", "not confirmed", ""))  # another study
-    (sentence,) = summarize(verdicts)
-    assert "3 claims" in sentence
-    assert "2 datasets (d1, d2)" in sentence
-    assert sentence.endswith("5 verdicts: 2 confirmed, 2 in part, 1 not confirmed, 0 open.")
-    assert summarize([]) == ()
 
 
 @pytest.mark.parametrize("test", TESTS)

@@ -47,13 +47,6 @@ def write(folder, text):
     return path
 
 
-def test_the_paper_has_22_learning_rates_and_draws_five_million_clicks():
-    rates = PAPER.learning_rates
-    assert (len(rates), rates[:3], rates[-3:]) == (22, (1e-10, 3e-10, 1e-9), (0.3, 1.0, 3.0))
-    assert PAPER.steps() == 5_000_000
-    assert PAPER.points() == list(range(10_000, 5_000_001, 10_000))
-
-
 @given(clicks=st.integers(10, 10**7), batch_size=st.sampled_from([1, 10, 50]))
 def test_runs_are_evaluated_20_to_500_times(clicks, batch_size):
     config = PAPER.with_settings({"clicks": clicks, "batch_size": batch_size})
@@ -141,11 +134,6 @@ def test_a_bad_grid_is_rejected_with_its_file(tmp_path, old, new, message):
         load_grid(path)
     assert str(path) in str(error.value)
     assert message in str(error.value)
-
-
-def test_a_grid_that_does_not_exist(tmp_path):
-    with pytest.raises(ParameterError, match=r"no\.toml: cannot be read"):
-        load_grid(tmp_path / "no.toml")
 
 
 def test_unknown_names_have_hints():

@@ -14,7 +14,6 @@ from countersample.study.statistics import (
     common_runs,
     contrasts,
     holm,
-    independent,
     interval,
     paired_test,
     paper_test,
@@ -30,16 +29,6 @@ class TestInterval:
         values = rng.normal(size=7)
         low, high = stats.t.interval(confidence, 6, values.mean(), stats.sem(values))
         assert interval(values, confidence) == pytest.approx((high - low) / 2)
-
-    def test_one_value_has_none(self):
-        assert math.isnan(interval([1.0]))
-
-
-class TestIndependent:
-    def test_folds_are_averaged_whatever_the_order_of_runs(self):
-        assert independent([3.0, 1.0], make_runs(2, ["Fold1"])).tolist() == [3, 1]  # one is none
-        runs = [("b", 0), ("a", 0), ("b", 1), ("a", 1)]
-        assert independent([1, 10, 3, 30], runs).tolist() == [2, 20]
 
 
 class TestPaired:
