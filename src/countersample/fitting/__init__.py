@@ -12,7 +12,8 @@
 `log_comparison`      existing rankers compared by a log
 `judgements`          relevance grades from clicks, and files for other tools
 `drift`               what changed between two logs
-`page`                the reports as HTML, from ``templates/``
+`page`                the reports as HTML, from ``templates/*.html``
+`summaries`           the results as text for a terminal, from ``templates/*.txt``
 ====================  ===========================================================================
 """
 
