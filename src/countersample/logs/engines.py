@@ -214,16 +214,18 @@ class Spark(Engine):
         return self.session.createDataFrame(table)
 
     def scan(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
-        """Open Parquet lazily; other formats go through the memory of the driver."""
-        if files.format.name != "parquet":
-            return self.session.createDataFrame(files.read())
-        files.check_types()
-        reader, paths = self.session.read.option("mergeSchema", "true"), list(files.paths)
+        """Open Parquet and JSON lines lazily; other formats go through the driver's memory."""
+        reader, paths = self.session.read, list(files.paths)
         if files.folder is not None:
             reader = reader.option("basePath", files.folder)
         if not files.is_remote:  # Spark takes paths as patterns
             paths = [re.sub(r"([\\*?{}\[\]])", r"\\\1", path) for path in paths]
-        return reader.parquet(*paths)
+        if files.format.name == "jsonl":
+            return reader.json(paths, mode="FAILFAST")
+        if files.format.name != "parquet":
+            return self.session.createDataFrame(files.read())
+        files.check_types()
+        return reader.option("mergeSchema", "true").parquet(*paths)
 
     @classmethod
     @contextmanager
