@@ -57,10 +57,10 @@ def test_the_objective_of_equation_2(name, value, rng):
     for _ in range(50):
         scores = 2 * rng.normal(size=rng.integers(1, 12))
         item = int(rng.integers(len(scores)))
-        found = score_space(
+        result = score_space(
             scores, [0, len(scores)], [0, 1], [item], [1.0], objective=f"{name}-paper"
         )
-        assert found.values == pytest.approx([value(bound_of_the_paper(scores, item))])
+        assert result.values == pytest.approx([value(bound_of_the_paper(scores, item))])
 
 
 # -- precision@k
@@ -72,9 +72,9 @@ def test_precision_is_bounded_by_enumeration():
         for pair in ("", "smooth-"):
             for k in (1, 2, 3):
                 lists = np.array(scores), [0, 4], [0, 4], range(4), np.ones(4)
-                found = score_space(*lists, objective=f"{pair}precision@{k}")
+                result = score_space(*lists, objective=f"{pair}precision@{k}")
                 ranks = [1 + sum(other > s for other in scores) for s in scores]
-                assert found.values >= sum(rank > k for rank in ranks)
+                assert result.values >= sum(rank > k for rank in ranks)
 
 
 # -- of one's own
@@ -93,10 +93,10 @@ def test_one_that_is_built_in_as_one_of_ones_own(clicks, rng):
         )
         lists = scores, [0, len(scores)], [0, 1], [item], [0.7]
         for ours, built_in in ((own, "squared-rank"), (own.smooth(), "smooth-squared-rank")):
-            found, expected = (score_space(*lists, objective=each) for each in (ours, built_in))
-            np.testing.assert_allclose(found.values, expected.values, 1e-12)
-            np.testing.assert_allclose(found.gradient, expected.gradient, 1e-12)
-            np.testing.assert_allclose(found.curvature, expected.curvature, 1e-6)
+            result, expected = (score_space(*lists, objective=each) for each in (ours, built_in))
+            np.testing.assert_allclose(result.values, expected.values, 1e-12)
+            np.testing.assert_allclose(result.gradient, expected.gradient, 1e-12)
+            np.testing.assert_allclose(result.curvature, expected.curvature, 1e-6)
     options = {"learning_rate": 1e-4, "steps": 500, "rng": 0, "unit": "query"}
     trained = [train(data, log, objective=each, **options).coef for each in (own, "squared-rank")]
     np.testing.assert_array_equal(*trained)
@@ -142,12 +142,12 @@ def test_in_pytorch():
     ids=["hinge", "ramp", "reciprocal", "whole-numbers", "log", "power", "sigmoid"],
 )
 def test_what_is_found_out_about_a_function(value, slope, convex, steepest):
-    found = additive_objective("mine", value=value, slope=slope)
-    assert found.convex == convex
-    assert found.steepest == pytest.approx(steepest)
+    result = additive_objective("mine", value=value, slope=slope)
+    assert result.convex == convex
+    assert result.steepest == pytest.approx(steepest)
     bounds = [1.0, 3.7, 20.0]
-    np.testing.assert_allclose(found.values(bounds), [value(x) for x in bounds], 1e-12, 1e-15)
-    np.testing.assert_allclose(found.slopes(bounds), [slope(x) for x in bounds], 1e-12, 1e-15)
+    np.testing.assert_allclose(result.values(bounds), [value(x) for x in bounds], 1e-12, 1e-15)
+    np.testing.assert_allclose(result.slopes(bounds), [slope(x) for x in bounds], 1e-12, 1e-15)
 
 
 @pytest.mark.slow

@@ -52,8 +52,8 @@ def test_the_bound_is_above_the_rank_and_the_value_is_its_weighting(name, seed):
     scores, item = random_scores(seed)
     bound = rank_bound(scores.astype(np.float64), item)
     assert bound >= 1 + np.sum(scores > scores[item])
-    found = get_objective(name).values([bound])
-    np.testing.assert_allclose(found, [objective_value(scores, item, name)])
+    values = get_objective(name).values([bound])
+    np.testing.assert_allclose(values, [objective_value(scores, item, name)])
 
 
 @pytest.mark.parametrize("name", NAMES)

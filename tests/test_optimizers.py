@@ -46,24 +46,24 @@ def by_kernel(name, given, rate, l2, seed):
     numbers, scale = np.zeros((1, 2)), np.zeros(0)
     small = np.zeros((1, WIDTH), np.float32)
     array = TrainingOptions(optimizer=name, l2=l2, **given).kernel_settings(rate)[None]
-    found = []
+    path = []
     for step, g in enumerate(gradients(seed)[:, None], 1):
         assert compiled_update()(
             w, total, small, g, first, second, numbers, scale, array, 0, step, OPTIMIZERS[name].code
         )
-        found.append(w[0].copy())
+        path.append(w[0].copy())
     np.testing.assert_array_equal(small, w.astype(np.float32))
-    np.testing.assert_allclose(total[0], np.sum(found[:-1], axis=0), rtol=1e-9)
-    return np.array(found)
+    np.testing.assert_allclose(total[0], np.sum(path[:-1], axis=0), rtol=1e-9)
+    return np.array(path)
 
 
 def by_twin(name, given, rate, l2, seed):
-    w, found = np.zeros(WIDTH), []
+    w, path = np.zeros(WIDTH), []
     points = ((w.copy(), g + l2 * w) for g in gradients(seed).astype(np.float64))  # w by then
     for change in twins_training.OPTIMIZERS[name](points, rate, **given):
         w -= change
-        found.append(w.copy())
-    return np.array(found)
+        path.append(w.copy())
+    return np.array(path)
 
 
 def by_torch(name, given, rate, l2, seed):
@@ -82,12 +82,12 @@ def by_torch(name, given, rate, l2, seed):
         pytest.skip(f"PyTorch has no {name}")
     (kind,) = kinds
     optimizer = getattr(torch.optim, kind)([w], lr=rate, weight_decay=l2, **theirs)
-    found = []
+    path = []
     for g in gradients(seed):
         w.grad = torch.from_numpy(g.astype(np.float64))
         optimizer.step()
-        found.append(w.detach().numpy().copy())
-    return np.array(found)
+        path.append(w.detach().numpy().copy())
+    return np.array(path)
 
 
 @pytest.mark.parametrize("peer", [by_twin, by_torch])

@@ -151,8 +151,8 @@ def test_a_state_of_another_shape_never_reaches_compiled_code(shop, tmp_path, ch
     state = tmp_path / "state.npz"
     options = OPTIONS | {"steps": 10, "rng": 0, "resume": state}
     train(*shop, **options)
-    with np.load(state) as kept:
-        arrays = dict(kept)
+    with np.load(state) as archive:
+        arrays = dict(archive)
     note = json.loads(arrays.pop("note").tobytes())
     note |= {name: value for name, value in change.items() if name in note}
     arrays |= {name: value for name, value in change.items() if name in arrays}
@@ -162,7 +162,7 @@ def test_a_state_of_another_shape_never_reaches_compiled_code(shop, tmp_path, ch
 
 
 def test_a_path_that_cannot_be_written_is_found_out_at_once(shop, tmp_path):
-    told = []
+    calls = []
     with pytest.raises(CounterSampleError, match="cannot be written"):
-        train(*shop, **OPTIONS, rng=0, resume=tmp_path / "no" / "x.npz", progress=told.append)
-    assert not told
+        train(*shop, **OPTIONS, rng=0, resume=tmp_path / "no" / "x.npz", progress=calls.append)
+    assert not calls

@@ -50,12 +50,12 @@ def two_items(objective, scores=(0.0, 0.0), item=0):
 @given(seed=SEEDS, scale=st.sampled_from([0.0, 2.0, 20.0, 60.0]))
 def test_equals_the_twin(name, seed, scale):
     lists = random_lists(seed, scale=scale)
-    found = score_space(**lists, objective=name)
+    result = score_space(**lists, objective=name)
     values, gradient, curvature = twin.score_space(**lists, objective=name)
-    np.testing.assert_allclose(found.values, values, 1e-12, 1e-12)
-    np.testing.assert_allclose(found.gradient, gradient, 1e-11, 1e-12)
-    np.testing.assert_allclose(found.curvature, curvature, 1e-11, 1e-12)
-    assert (found.curvature >= 0).all()
+    np.testing.assert_allclose(result.values, values, 1e-12, 1e-12)
+    np.testing.assert_allclose(result.gradient, gradient, 1e-11, 1e-12)
+    np.testing.assert_allclose(result.curvature, curvature, 1e-11, 1e-12)
+    assert (result.curvature >= 0).all()
 
 
 def nudged(lists, k, step):
@@ -73,8 +73,8 @@ def test_the_gradient_is_that_of_finite_differences(name, seed):
          - score_space(**nudged(lists, k, -STEP), objective=name).values.sum()) / (2 * STEP)
         for k in range(len(lists["scores"]))
     ]  # fmt: skip
-    found = score_space(**lists, objective=name)
-    np.testing.assert_allclose(found.gradient, slopes, 1e-6, 1e-7)
+    result = score_space(**lists, objective=name)
+    np.testing.assert_allclose(result.gradient, slopes, 1e-6, 1e-7)
 
 
 @pytest.mark.parametrize("name", CURVED)
@@ -87,8 +87,8 @@ def test_the_curvature_is_the_diagonal_of_the_hessian(name, seed):
          - score_space(**nudged(lists, k, -STEP), objective=name).gradient[k]) / (2 * STEP)
         for k in range(len(lists["scores"]))
     ]  # fmt: skip
-    found = score_space(**lists, objective=name)
-    np.testing.assert_allclose(found.curvature, curves, 1e-6, 1e-7)
+    result = score_space(**lists, objective=name)
+    np.testing.assert_allclose(result.curvature, curves, 1e-6, 1e-7)
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -111,10 +111,10 @@ def test_the_hinge_is_that_of_linear_training(name, seed):
 def test_a_constant_added_to_a_list_changes_nothing(name, seed):
     lists = random_lists(seed, apart=True)
     moved = lists | {"scores": lists["scores"] + 8}
-    found, other = score_space(**lists, objective=name), score_space(**moved, objective=name)
-    np.testing.assert_allclose(other.values, found.values, 1e-9)
-    np.testing.assert_allclose(other.gradient, found.gradient, 1e-9, 1e-9)
-    pushed = np.add.reduceat(found.gradient, lists["offsets"][:-1])
+    result, other = score_space(**lists, objective=name), score_space(**moved, objective=name)
+    np.testing.assert_allclose(other.values, result.values, 1e-9)
+    np.testing.assert_allclose(other.gradient, result.gradient, 1e-9, 1e-9)
+    pushed = np.add.reduceat(result.gradient, lists["offsets"][:-1])
     np.testing.assert_allclose(pushed, 0, atol=1e-9)
 
 
@@ -166,8 +166,8 @@ def test_two_items_of_the_same_score(name, item):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_list_without_clicks_has_no_part(name):
-    found = score_space([1.0, 2.0, 3.0], [0, 2, 3], [0, 0, 0], [], [], objective=name)
-    for part in (found.values, found.gradient, found.curvature):
+    result = score_space([1.0, 2.0, 3.0], [0, 2, 3], [0, 0, 0], [], [], objective=name)
+    for part in (result.values, result.gradient, result.curvature):
         assert not part.any()
 
 

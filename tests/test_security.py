@@ -131,8 +131,8 @@ def test_the_state_of_a_run_with_objects(data, trap, tmp_path):
     log = simulate_clicks(data, data.features[:, 0], 50, rng=0)
     path = tmp_path / "state.npz"
     train(data, log, learning_rate=0.1, steps=10, rng=0, resume=path)
-    with zipfile.ZipFile(path) as kept:
-        members = dict.fromkeys(kept.namelist(), trap)
+    with zipfile.ZipFile(path) as archive:
+        members = dict.fromkeys(archive.namelist(), trap)
     with zipfile.ZipFile(path, "w") as forged:
         for name, content in members.items():
             forged.writestr(name, content)
@@ -145,6 +145,6 @@ def test_a_grid_names_no_code(setting, run, tmp_path):
     grid = (ROOT / "experiments" / "noise.toml").read_text()
     grid = grid.partition("\n[settings]")[0].partition("\n[scale")[0].partition("\n[[claims")[0]
     (tmp_path / "mine.toml").write_text(f'{grid}\n[settings]\n{setting} = "os.system"\n')
-    said = run("reproduce", "mine.toml", "--dry-run", fails=True)
-    assert "mine.toml:" in said
-    assert "os.system" in said
+    printed = run("reproduce", "mine.toml", "--dry-run", fails=True)
+    assert "mine.toml:" in printed
+    assert "os.system" in printed

@@ -186,8 +186,8 @@ def test_rank_objective(name, unit, rng):
         )
 
     eta = step_size(**known)
-    found = [descend(plan, gradient, 2, eta=eta, steps=400, rng=rng) for _ in range(20)]
-    excess = np.mean([risk(data, log, w) for w in found]) - risk(data, log, best)
+    averages = [descend(plan, gradient, 2, eta=eta, steps=400, rng=rng) for _ in range(20)]
+    excess = np.mean([risk(data, log, w) for w in averages]) - risk(data, log, best)
     assert -1e-6 <= excess <= suboptimality_bound(**known)
 
 
@@ -217,6 +217,6 @@ def test_regression_of_the_paper(make, rng):
         return result
 
     eta = step_size(**known)
-    found = [descend(plan, gradient, 2, eta=eta, steps=50, rng=rng) for _ in range(200)]
-    risks = [np.mean(log.weights * (x @ w - y) ** 2) for w in found]
+    averages = [descend(plan, gradient, 2, eta=eta, steps=50, rng=rng) for _ in range(200)]
+    risks = [np.mean(log.weights * (x @ w - y) ** 2) for w in averages]
     assert np.mean(risks) <= suboptimality_bound(**known)

@@ -85,10 +85,10 @@ def test_chunks_do_not_show(rng, monkeypatch):
         "unit": "click", "method": "ips", "optimizer": "adam", "objective": "rank",
         "batch_size": 3, "learning_rate": 0.02, "steps": 25, **calm("adam"),
     }  # fmt: skip
-    kept = [1, 3, 4, 7, 10, 25]
-    ours = train(data, log, **options, checkpoints=kept, rng=1)
+    checkpoints = [1, 3, 4, 7, 10, 25]
+    ours = train(data, log, **options, checkpoints=checkpoints, rng=1)
     weights, averages = twins_training.train(data, log, **options, seed=1)
-    steps = [step - 1 for step in kept if step <= len(weights)]
+    steps = [step - 1 for step in checkpoints if step <= len(weights)]
     close(ours.history.coef[: len(steps)], weights[steps])
     close(ours.history.average_coef[: len(steps)], averages[steps])
 
@@ -220,11 +220,11 @@ def test_order_and_workers(shop):
     options = {
         "learning_rates": [0.001, 0.01], "methods": ["naive", "ips"], "seeds": [3, 4], "steps": 200,
     }  # fmt: skip
-    told = []
-    alone = train_many(data, log, workers=1, **options, progress=lambda *at: told.append(at))
-    assert told[-1] == ("training", 1.0)
-    found = [tuple(r.settings[k] for k in ("method", "seed", "learning_rate")) for r in alone]
-    assert found == [(m, s, r) for m in ("naive", "ips") for s in (3, 4) for r in (0.001, 0.01)]
+    calls = []
+    alone = train_many(data, log, workers=1, **options, progress=lambda *at: calls.append(at))
+    assert calls[-1] == ("training", 1.0)
+    order = [tuple(r.settings[k] for k in ("method", "seed", "learning_rate")) for r in alone]
+    assert order == [(m, s, r) for m in ("naive", "ips") for s in (3, 4) for r in (0.001, 0.01)]
     for workers in (2, 5):
         for one, other in zip(
             alone, train_many(data, log, workers=workers, **options), strict=True

@@ -102,10 +102,12 @@ def test_drawn_gradients_have_the_mean_of_the_objective_where_a_round_begins(uni
         (at, lambda x: problem.regularised(x, 2.0)),
         (w, lambda x: problem.bound(x, at, 2.0)),
     ):
-        found = problem.bound_gradient(point, at, 2.0)
-        size = np.linalg.norm(found)
+        gradient = problem.bound_gradient(point, at, 2.0)
+        size = np.linalg.norm(gradient)
         expected = slope(function, point)
-        assert found @ direction * 1e6 == pytest.approx(expected, rel=1e-4, abs=1e-4 * size + 1e-6)
+        assert gradient @ direction * 1e6 == pytest.approx(
+            expected, rel=1e-4, abs=1e-4 * size + 1e-6
+        )
 
 
 def minimised(problem, variance, n_rounds=25):
@@ -149,19 +151,19 @@ def test_the_risk_equals_the_twin(method, unit, seed, objective):
         of_plan[given] = problem.plan.unnormalized
     elif given == "bounds":
         of_plan[given] = problem.plan.unnormalized / problem.examples.weights
-    found = risk(
+    result = risk(
         problem.data, problem.log, w, unit=unit, method=method, objective=objective, **of_plan
     )
     u = problem.u(w)
     tolerance = 1e-4 * np.abs(u).max()
-    assert found.n == len(levels)
-    assert found.mean == pytest.approx(u.mean(), abs=tolerance)
-    assert found.deviation == pytest.approx(u.std(ddof=1), abs=tolerance)
-    assert found.standard_error == pytest.approx(found.deviation / len(u) ** 0.5, rel=1e-12)
-    assert found.regularised(2) == found.mean + 2 * found.standard_error
+    assert result.n == len(levels)
+    assert result.mean == pytest.approx(u.mean(), abs=tolerance)
+    assert result.deviation == pytest.approx(u.std(ddof=1), abs=tolerance)
+    assert result.standard_error == pytest.approx(result.deviation / len(u) ** 0.5, rel=1e-12)
+    assert result.regularised(2) == result.mean + 2 * result.standard_error
     if method not in {"naive", "snips"}:
         expected = twin_risk(problem.data, problem.log, w, objective)
-        assert found.mean == pytest.approx(expected, abs=tolerance)
+        assert result.mean == pytest.approx(expected, abs=tolerance)
 
 
 @pytest.mark.slow
@@ -201,8 +203,8 @@ def test_training_finds_what_the_twin_finds():
         problem.data, problem.log, unit="query", learning_rate=3e-4, steps=100_000,
         variance=variance, rng=SEED,
     )  # fmt: skip
-    found = risk(problem.data, problem.log, result.weights, unit="query").regularised(variance)
-    assert found < values[-1] + 0.05 * (values[0] - values[-1])
+    value = risk(problem.data, problem.log, result.weights, unit="query").regularised(variance)
+    assert value < values[-1] + 0.05 * (values[0] - values[-1])
 
 
 # -- what goes with it ---------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def problem(width):
 
 def trained():
     """A digest of the weights of each objective, optimizer, unit and batch size."""
-    found = {}
+    digests = {}
     for kind in itertools.product(OBJECTIVES, OPTIMIZERS, UNITS, (1, 20)):
         objective, optimizer, unit, batch_size = kind
         data, log = problem(width=61)  # 48 + 8 + 4 + 1: all ways to end a sum
@@ -41,8 +41,8 @@ def trained():
             optimizer=optimizer, unit=unit, batch_size=batch_size, radius=3.0,
         )  # fmt: skip
         weights = np.array([(result.coef, result.average_coef) for result in results])
-        found[" ".join(map(str, kind))] = hashlib.sha256(weights.tobytes()).hexdigest()
-    return found
+        digests[" ".join(map(str, kind))] = hashlib.sha256(weights.tobytes()).hexdigest()
+    return digests
 
 
 if __name__ == "__main__":

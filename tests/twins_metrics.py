@@ -72,9 +72,9 @@ def precision(ranked, k=None, relevant=1):
 
 
 def average_precision(ranked, k=None, relevant=1):
-    found = [r for r, label in enumerate(ranked[:k], 1) if label >= relevant]
+    ranks = [r for r, label in enumerate(ranked[:k], 1) if label >= relevant]
     everything = sum(label >= relevant for label in ranked)
-    return sum(precision(ranked, r, relevant) for r in found) / everything
+    return sum(precision(ranked, r, relevant) for r in ranks) / everything
 
 
 def mrr(ranked, k=None, relevant=1):

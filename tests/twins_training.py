@@ -26,13 +26,13 @@ def draws(plan, n_steps, batch_size, seed, at_once=None):
 def contributions(dataset, examples, plan, w, objective, chosen=None):
     """u_i = n·π_i·m_i Σ_j share_j f_j(w), of all examples or of those chosen."""
     levels = len(examples) * plan.probabilities * plan.multipliers
-    found = []
+    terms = []
     for i in range(len(examples)) if chosen is None else chosen:
         scores = features_of(dataset, examples.query[i]) @ w
         clicked = range(examples.starts[i], examples.starts[i + 1])
         values = [objective_value(scores, examples.item[j], objective) for j in clicked]
-        found.append(levels[i] * (plan.shares[clicked] @ values))
-    return np.array(found)
+        terms.append(levels[i] * (plan.shares[clicked] @ values))
+    return np.array(terms)
 
 
 def tilt_of(u, variance):

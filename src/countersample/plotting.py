@@ -94,11 +94,6 @@ def plot_propensities(
 def plot_click_rates(counts: PositionCounts, *, ax: Axes | None = None) -> Axes:
     """Draw the click rate of each position with its 95 % interval (Wilson's).
 
-    Parameters
-    ----------
-    counts : PositionCounts
-    ax : matplotlib Axes, optional
-
     Examples
     --------
     >>> from countersample.logs import PositionCounts
@@ -125,13 +120,9 @@ def plot_click_rates(counts: PositionCounts, *, ax: Axes | None = None) -> Axes:
 
 @figure_style()
 def plot_weights(diagnosis: Diagnosis, *, ax: Axes | None = None) -> Axes:
-    """Draw the number of clicks by weight, 1/propensity, with one bar per doubling.
+    """Draw the clicks by weight, of the result of `countersample.clicks.diagnose`.
 
-    Parameters
-    ----------
-    diagnosis : Diagnosis
-        The result of `countersample.clicks.diagnose`.
-    ax : matplotlib Axes, optional
+    There is one bar per doubling of the weight, 1/propensity.
 
     Examples
     --------
@@ -210,13 +201,9 @@ def plot_learning_curve(
 
 @figure_style()
 def plot_gain(gain: Gain, *, ax: Axes | None = None) -> Axes:
-    """Draw the relative gain of a ranker over the current one, with its interval, beside 0.
+    """Draw the relative gain over the current ranker, of the result of `estimate_gain`.
 
-    Parameters
-    ----------
-    gain : Gain
-        The result of `countersample.estimate_gain`.
-    ax : matplotlib Axes, optional
+    It is drawn with its interval, beside 0.
 
     Examples
     --------
