@@ -23,6 +23,7 @@ LICENCES = {
     "filelock": ("MIT", "Unlicense"),  # the newer and the older releases
     "jinja2": ("BSD-3-Clause",),
     "lightgbm": ("MIT",),
+    "markdown-it-py": ("MIT",),
     "matplotlib": ("PSF-2.0",),  # with matplotlib's names in it
     "msgspec": ("BSD-3-Clause",),
     "narwhals": ("MIT",),
