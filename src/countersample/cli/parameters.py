@@ -133,7 +133,7 @@ Data = Annotated[Path, _data]
 DataDir = Annotated[Path | None, Parameter(help="The folder in which known sets are looked up.")]
 _features = "The features of items, by query_id and item_id: Parquet, CSV, TSV or LETOR text."
 Features = Annotated[Path | None, Parameter(group=FEATURES, help=_features)]
-_fold = "The fold of a folder with Fold1 … or S1 …; the first one."
+_fold = "The fold of a folder with Fold1 … or S1 …; the first by default."
 Fold = Annotated[int | None, Parameter(validator=Number(gte=1), help=_fold)]
 _bits = Parameter(help="Features in 8 or 16 bits; auto takes the fewest that lose little.")
 Bits = Annotated[Literal[8, 16, "auto"] | None, _bits]

@@ -12,11 +12,10 @@ import numpy as np
 
 from countersample import pages
 from countersample.rankers.files import versions
-from countersample.scorers import LEAF, LinearScorer, NetworkScorer, TreesScorer
+from countersample.scorers import LEAF, LinearScorer, TreesScorer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Iterator, Sequence
 
     from countersample.export.specification import ModelSpecification, Translation
     from countersample.rankers import ClickRanker
@@ -31,33 +30,17 @@ def render_card(
     ranker: ClickRanker, spec: ModelSpecification, translation: Translation, form: str
 ) -> str:
     """Return the card as Markdown, or as a page ("html")."""
-    origin = ranker.provenance_
-    columns = _feature_columns(spec)
-    counts = origin.get("log", {})
+    origin, columns = ranker.provenance_, _feature_columns(spec)
     body = pages.render_markdown(
         str(__package__), "card.md", spec=spec, ranker=ranker, origin=origin,
-        translation=translation, estimator=type(ranker).__name__, shape=_describe_shape(spec),
-        settings=list(_settings(ranker)), gain=origin.get("gain"),
-        gain_details=_describe_gain(origin.get("gain")),
-        log_counts=[f"{counts[name]:,} {name}" for name in ("impressions", "clicks", "sessions")
-                    if counts.get(name) is not None],
-        versions=origin.get("versions") or versions(), columns=list(columns),
-        rows=list(zip(*columns.values(), strict=True)),
+        translation=translation, estimator=type(ranker).__name__,
+        settings=list(_settings(ranker)), versions=origin.get("versions") or versions(),
+        columns=list(columns), rows=list(zip(*columns.values(), strict=True)),
     )  # fmt: skip
     if form == "html":
         content = [MARK, pages.markdown_to_html(body)]
         return pages.render_page(spec.name, content, kind="Model card", css=_PAGE_STYLE)
     return f"{MARK}\n\n# {pages.escape_markdown(spec.name)}\n\n{body}\n"
-
-
-def _describe_gain(gain: Mapping[str, Any] | None) -> str:
-    if gain is None:
-        return ""
-    return (
-        f"the current ranker ({gain['confidence']:.0%} interval {gain['relative_low']:+.1%} to "
-        f"{gain['relative_high']:+.1%}): {gain['new']:.4g} per {pages.escape_markdown(gain['per'])}"
-        f" instead of {gain['logged']:.4g}. Estimated from held-out clicks of the log."
-    )
 
 
 def _settings(ranker: ClickRanker) -> Iterator[tuple[str, str]]:
@@ -69,18 +52,6 @@ def _settings(ranker: ClickRanker) -> Iterator[tuple[str, str]]:
         if name.endswith("_") and name not in _SIZES and isinstance(value, int | float):
             parameter = params.get(name[:-1].removeprefix("n_"), value)
             yield f"{name} (chosen)" if parameter is None else name, repr(value)
-
-
-def _describe_shape(spec: ModelSpecification) -> str:
-    scorer = spec.scorer
-    if isinstance(scorer, LinearScorer):
-        return f"{scorer.n_features:,} weights"
-    if isinstance(scorer, NetworkScorer):
-        widths = [scorer.n_features, *(len(bias) for bias in scorer.biases)]
-        return "a network of " + " → ".join(f"{width:,}" for width in widths)
-    n_leaves = int((scorer.feature == LEAF).sum())
-    trees = f"{scorer.n_trees:,} trees with {n_leaves:,} leaves together"
-    return trees if scorer.base is None else f"{scorer.n_features:,} weights, and {trees}"
 
 
 def _feature_columns(spec: ModelSpecification) -> dict[str, Sequence[str]]:
