@@ -170,21 +170,16 @@ def test_what_makes_a_gain_doubtful_is_on_the_card(tmp_path):
 
 class TestCommand:
     @pytest.mark.usefixtures("saved")
-    def test_onnx(self, run):
-        printed = run("export", "ranker.json", "--to", "onnx", "-o", "shop.onnx")
-        assert "shop, 3 features" in printed
+    def test_text_and_json(self, run):
+        words = ["export", "ranker.json", "--to", "onnx", "-o", "shop.onnx", "--name", "tuesday"]
+        printed = run(*words)
+        assert "tuesday, 3 features" in printed
         assert "gives the ranker's scores on 64 rows." in printed
         assert "The model is in shop.onnx; how to load it is in shop.md" in printed
-
-    @pytest.mark.usefixtures("saved")
-    def test_json(self, run):
-        arguments = ["--to", "onnx", "-o", "shop.onnx", "--name", "tuesday", "--json"]
-        figures = json.loads(run("export", "ranker.json", *arguments))
-        assert figures["path"] == "shop.onnx"
-        assert figures["card"] == "shop.md"
+        figures = json.loads(run(*words, "--json"))
+        assert (figures["path"], figures["card"]) == ("shop.onnx", "shop.md")
         assert (figures["name"], figures["system"]) == ("tuesday", "ONNX")
-        assert figures["n_features"] == 3
-        assert len(figures["limits"]) == 1
+        assert (figures["n_features"], len(figures["limits"])) == (3, 1)
 
     def test_names_with_commas_or_in_a_file(self, run, saved, tmp_path):
         ranker, features = saved
