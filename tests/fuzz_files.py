@@ -93,12 +93,12 @@ def change_value(rng, value):
     """Return a copy of a JSON value with some of its parts replaced, removed or doubled."""
     value = copy.deepcopy(value)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
-        found = [path for path in places(value) if path]
-        if not found:
+        result = [path for path in places(value) if path]
+        if not result:
             return value
         # Deep ones are many: each level has its turn.
-        depth = rng.choice(sorted({len(path) for path in found}))
-        *way, last = rng.choice([path for path in found if len(path) == depth])
+        depth = rng.choice(sorted({len(path) for path in result}))
+        *way, last = rng.choice([path for path in result if len(path) == depth])
         within = value
         for key in way:
             within = within[key]
@@ -158,8 +158,8 @@ def ranker_contents():
         for kind in made_rankers.KINDS
         for how, transform in (("standard", "log"), ("query-minmax", "quantile"), (None, "log"))
     ]
-    found = plain + bent
-    return [*found, *map(made_rankers.with_encoder, found)]
+    result = plain + bent
+    return [*result, *map(made_rankers.with_encoder, result)]
 
 
 def raw_table(encoder):
@@ -188,8 +188,8 @@ def ranker(rng, folder):
         read = 1
         repr(loaded)
         if loaded.preprocessing_.encoder is not None:
-            found = loaded.rank_frame(raw_table(loaded.preprocessing_.encoder))
-            assert np.isfinite(found["score"].to_numpy()).all()
+            result = loaded.rank_frame(raw_table(loaded.preprocessing_.encoder))
+            assert np.isfinite(result["score"].to_numpy()).all()
         loaded.save(folder / "again.json")
         load_ranker(folder / "again.json")
         if rng.random() < 0.3:
@@ -229,17 +229,17 @@ def propensities(rng, folder):
     path = folder / "propensities.json"
     path.write_bytes(change_text(rng, as_json(kept), kept, as_json))
     with contextlib.suppress(CounterSampleError):
-        found = load_propensities(path)
-        "".join(found.notes)
-        found._repr_html_()
-        found.to_frame("pyarrow")
-        found.save(folder / "again.json")
-        if hasattr(found, "sentence"):
-            assert isinstance(found.sentence, str)
-        if hasattr(found, "bias"):
-            values = found.bias.propensity([1, 2, 999])
+        result = load_propensities(path)
+        "".join(result.notes)
+        result._repr_html_()
+        result.to_frame("pyarrow")
+        result.save(folder / "again.json")
+        if hasattr(result, "sentence"):
+            assert isinstance(result.sentence, str)
+        if hasattr(result, "bias"):
+            values = result.bias.propensity([1, 2, 999])
         else:
-            values, by_chance = found.examination_of([1, 2, 999], ["phone", "desk", "no"])
+            values, by_chance = result.examination_of([1, 2, 999], ["phone", "desk", "no"])
             assert not np.isinf(by_chance).any()
         known = values[~np.isnan(values)]
         assert ((known >= 0) & (known <= 1)).all(), values
@@ -298,12 +298,12 @@ def click_log(rng, folder):
         with contextlib.suppress(pa.ArrowException):  # what cannot be written is no file
             parquet.write_table(table, path)
     with contextlib.suppress(CounterSampleError):
-        found = ClickLog.load(path, data)
-        assert (found.query < data.n_queries).all()
-        assert (found.item < data.query_sizes[found.query]).all()
-        assert ((found.propensity > 0) & (found.propensity <= 1)).all()
-        repr(found)
-        found._repr_html_()
+        result = ClickLog.load(path, data)
+        assert (result.query < data.n_queries).all()
+        assert (result.item < data.query_sizes[result.query]).all()
+        assert ((result.propensity > 0) & (result.propensity <= 1)).all()
+        repr(result)
+        result._repr_html_()
         return 1
     return 0
 
@@ -325,10 +325,10 @@ def grid_texts():
 def change_tokens(rng, text):
     """Return TOML with some of its tokens or lines changed."""
     for _ in range(rng.choice([1, 1, 2, 3])):
-        found = list(_TOKEN.finditer(text))
-        if not found:
+        result = list(_TOKEN.finditer(text))
+        if not result:
             return text
-        here, other = rng.choice(found), rng.choice(found)
+        here, other = rng.choice(result), rng.choice(result)
         put = rng.choice([other[0], "", here[0] * 2, *rng.sample(_TOKENS, 4)])
         text = text[: here.start()] + put + text[here.end() :]
     return text
@@ -383,8 +383,8 @@ def run(seconds, seed):
             sys.exit(1)
         counts[kind] += 1
         read[kind] += was_read
-    told = ", ".join(f"{n:,} {kind} ({read[kind]:,} read)" for kind, n in counts.items())
-    say(f"{counts.total():,} files: {told}")
+    summary = ", ".join(f"{n:,} {kind} ({read[kind]:,} read)" for kind, n in counts.items())
+    say(f"{counts.total():,} files: {summary}")
 
 
 def main():
@@ -397,11 +397,11 @@ def main():
     if sys.argv[3:]:
         say(run_one(seed, int(sys.argv[3])))
         return
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as output:
         command = [sys.executable, __file__, str(seconds), seed, "here"]
-        code = subprocess.run(command, stdout=said, check=False).returncode
-        said.seek(0)
-        last = said.read().splitlines()[-1]
+        code = subprocess.run(command, stdout=output, check=False).returncode
+        output.seek(0)
+        last = output.read().splitlines()[-1]
     if code:
         sys.exit(f"ended with {code}; again: python tests/fuzz_files.py 0 {seed} {last}")
     say(last)

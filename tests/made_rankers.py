@@ -135,7 +135,7 @@ def on_thresholds(ranker, rows):
     if ranker.preprocessing_.is_by_query:
         return rows
     trees = on_raw_features(ranker.scorer_, ranker.preprocessing_.normalizer)
-    found = []
+    result = []
     for toward in (-np.inf, None, np.inf):
         changed = rows.copy()
         for node in np.flatnonzero(trees.feature >= 0):
@@ -144,8 +144,8 @@ def on_thresholds(ranker, rows):
             changed[row, trees.feature[node]] = (
                 at if toward is None else np.nextafter(at, np.float32(toward))
             )
-        found.append(changed)
-    return np.concatenate(found)
+        result.append(changed)
+    return np.concatenate(result)
 
 
 _LEARNED = {

@@ -22,8 +22,8 @@ def by_lightgbm(features, target, n_trees=20, categorical="auto", **params):
 
 
 def by_xgboost(features, target, n_trees=20, **params):
-    given = {"nthread": 1, "verbosity": 0, "base_score": 0.25} | params
-    booster = xgb.train(given, xgb.DMatrix(features, target), n_trees)
+    inputs = {"nthread": 1, "verbosity": 0, "base_score": 0.25} | params
+    booster = xgb.train(inputs, xgb.DMatrix(features, target), n_trees)
     return booster, lambda x: booster.predict(xgb.DMatrix(x), output_margin=True), from_xgboost
 
 
@@ -40,13 +40,13 @@ def thresholds(booster):
             for k, left in enumerate(tree["left_children"])
             if left >= 0
         ]
-    found, waiting = [], [tree["tree_structure"] for tree in booster.dump_model()["tree_info"]]
+    result, waiting = [], [tree["tree_structure"] for tree in booster.dump_model()["tree_info"]]
     while waiting:
         node = waiting.pop()
         if "leaf_value" not in node:
-            found.append((node["split_feature"], node["threshold"]))
+            result.append((node["split_feature"], node["threshold"]))
             waiting += [node["left_child"], node["right_child"]]
-    return found
+    return result
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ def test_scores_are_those_of_the_library(library, table, rng):
         exact[3 * k + 1, feature] = near
         exact[3 * k + 2, feature] = np.nextafter(near, np.float32(np.inf))
     others = rng.permuted(features, axis=0)
-    for given in (features, others, exact):
-        expected = predict(given)
-        np.testing.assert_allclose(scorer.predict(given), expected, rtol=tolerance, atol=tolerance)
+    for inputs in (features, others, exact):
+        expected = predict(inputs)
+        np.testing.assert_allclose(scorer.predict(inputs), expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -98,9 +98,9 @@ def test_what_is_missing_goes_where_it_does_in_the_library(library, table, rng):
     assert 0 < scorer.missing_left[inner].sum() < inner.sum()
     others = rng.permuted(features, axis=0)
     others[rng.random(others.shape) < 0.3] = np.nan
-    for given in (holed, others, np.full((1, 6), np.nan, np.float32)):
+    for inputs in (holed, others, np.full((1, 6), np.nan, np.float32)):
         np.testing.assert_allclose(
-            scorer.predict(given), predict(given), rtol=tolerance, atol=tolerance
+            scorer.predict(inputs), predict(inputs), rtol=tolerance, atol=tolerance
         )
 
 
@@ -108,8 +108,8 @@ def test_lightgbm_takes_what_was_never_missing_for_zero(table, rng):
     """By its missing_type None: of all features if none was missing, or it is told not to look."""
     features, target = table
     gone = np.where(rng.random(features.shape) < 0.3, np.float32(np.nan), features)
-    for given, params in ((features, {}), (gone, {"use_missing": False})):
-        booster, predict, convert = by_lightgbm(given, target, **params)
+    for inputs, params in ((features, {}), (gone, {"use_missing": False})):
+        booster, predict, convert = by_lightgbm(inputs, target, **params)
         assert "None" in {
             node["missing_type"]
             for tree in booster.dump_model()["tree_info"]

@@ -180,10 +180,10 @@ def test_the_history_is_the_snips_estimate_on_held_out_clicks(backend, data, mon
         is_held_out = np.isin(np.arange(dataset.n_queries), left_out)
         rows = np.flatnonzero(np.repeat(is_held_out, dataset.query_sizes))
         scores[rows[fold.order]] -= 1e-12 * np.arange(len(rows))  # ties as the fold breaks them
-        found = estimate(
+        result = estimate(
             scores, validation, dataset, metric="dcg@10", estimator="snips", n_bootstrap=2
         )
-        total += found.value * validation.weights.sum()
+        total += result.value * validation.weights.sum()
         weight += validation.weights.sum()
     assert ranker.history_.value[n_trees - 1] == pytest.approx(total / weight, rel=1e-6)
 

@@ -34,15 +34,15 @@ def weights(request, rng):
 
 
 def test_the_probabilities_are_those_of_the_weights(weights):
-    found, expected = twins_blocks.probabilities(weights), fractions_of(weights)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
-    assert (found[expected == 0] == 0).all()
+    result, expected = twins_blocks.probabilities(weights), fractions_of(weights)
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=0)
+    assert (result[expected == 0] == 0).all()
 
 
 @given(any_weights)
 def test_the_probabilities_are_those_of_any_weights(weights):
-    found = twins_blocks.probabilities(weights)
-    np.testing.assert_allclose(found, fractions_of(weights), rtol=1e-12, atol=1e-307)
+    result = twins_blocks.probabilities(weights)
+    np.testing.assert_allclose(result, fractions_of(weights), rtol=1e-12, atol=1e-307)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 70))

@@ -52,7 +52,7 @@ def evidence(x, y, precision, alpha):
 def test_it_is_the_ridge_regression_of_highest_evidence_on_the_other_queries(tiny, log):
     """The slow twin: for the queries of each part in turn, with the covariance of all rates."""
     small = log.of_queries(np.arange(40))
-    found = relevance_model(small, tiny, served=True, rng=np.random.default_rng(SEED))
+    result = relevance_model(small, tiny, served=True, rng=np.random.default_rng(SEED))
     part = np.random.default_rng(SEED).permutation(tiny.n_queries) % 5
     part = np.repeat(part, tiny.query_sizes)
     scaled = (tiny.features - tiny.features.mean(axis=0)) / tiny.features.std(axis=0)
@@ -72,7 +72,7 @@ def test_it_is_the_ridge_regression_of_highest_evidence_on_the_other_queries(tin
         tried = [evidence(x[rows], rates, precision, alpha * x.shape[1]) for alpha in PENALTIES]
         _, w, b = max(tried, key=lambda each: each[0])
         expected = np.clip(x[part == k] @ w + b, 0, 1)
-        np.testing.assert_allclose(found[part == k], expected, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(result[part == k], expected, rtol=1e-3, atol=1e-4)
 
 
 def test_where_clicks_do_not_tell_it_is_a_constant(rng):
@@ -82,9 +82,9 @@ def test_where_clicks_do_not_tell_it_is_a_constant(rng):
     data = RankingDataset.from_arrays(rng.normal(size=(n * items, 20)), np.zeros(n * items), query)
     clicks = rng.binomial(10, 0.3, n * items)
     log = ClickLog(query, item, np.ones(n * items), clicks, impressions=np.full(n * items, 10))
-    found = relevance_model(log, data, rng=rng)
-    assert found.mean() == pytest.approx(0.3, abs=5 * np.sqrt(0.21 / (n * items * 10)))
-    assert found.var() < 0.01
+    result = relevance_model(log, data, rng=rng)
+    assert result.mean() == pytest.approx(0.3, abs=5 * np.sqrt(0.21 / (n * items * 10)))
+    assert result.var() < 0.01
 
 
 def test_no_item_is_judged_by_its_own_clicks(tiny, log):

@@ -42,8 +42,8 @@ def by_hand(scorer, row):
 @pytest.fixture(params=[*KINDS, "boosted from a linear one"])
 def scorer(request, rng):
     kind, *from_linear = request.param.split(maxsplit=1)
-    found = some_scorer(kind, rng, rng.random((200, 5), np.float32))
-    return replace(found, base=rng.normal(size=5)) if from_linear else found
+    result = some_scorer(kind, rng, rng.random((200, 5), np.float32))
+    return replace(result, base=rng.normal(size=5)) if from_linear else result
 
 
 def test_scores(scorer, rng):
@@ -57,8 +57,8 @@ def test_scores(scorer, rng):
 
 @pytest.mark.parametrize("base", [False, True])
 def test_scores_of_what_is_missing(base, rng):
-    found = some_scorer("boosted", rng, rng.random((200, 5), np.float32))
-    scorer = replace(found, missing_left=rng.random(len(found.feature)) < 0.5)
+    result = some_scorer("boosted", rng, rng.random((200, 5), np.float32))
+    scorer = replace(result, missing_left=rng.random(len(result.feature)) < 0.5)
     if base:
         scorer = replace(scorer, base=rng.normal(size=5), base_missing=rng.normal(size=5))
     rows = with_holes(rng.random((300, 5), np.float32), rng, share=0.4)
@@ -83,11 +83,11 @@ def test_a_network_with_a_linear_part(widths, rng):
         tuple(rng.normal(size=out).astype(np.float32) for out, _ in shapes),
     )
     base = rng.normal(size=5)
-    found = scorer.add_linear(base)
-    assert [len(bias) for bias in found.biases] == [*(width + 2 for width in widths), 1]
+    result = scorer.add_linear(base)
+    assert [len(bias) for bias in result.biases] == [*(width + 2 for width in widths), 1]
     rows = rng.normal(size=(300, 5)).astype(np.float32)
     expected = scorer.predict(rows) + rows @ base
-    np.testing.assert_allclose(found.predict(rows), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result.predict(rows), expected, rtol=1e-5, atol=1e-5)
 
 
 TREE = {

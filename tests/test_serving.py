@@ -70,22 +70,22 @@ def expected(ranker, table):
     """Return score and rank of each pair, a query at a time: by `predict`, and by sorting."""
     data = read_features(table, encoder=ranker.preprocessing_.encoder)
     scores = ranker.predict(data.dataset)
-    found = {}
+    result = {}
     for query in range(data.dataset.n_queries):
         own = slice(*data.dataset.offsets[query : query + 2])
         ranks = 1 + np.argsort(np.argsort(-scores[own], kind="stable"), kind="stable")
         key = data.dataset.query_ids[query]
         for item, score, rank in zip(data.item_ids[own], scores[own], ranks, strict=True):
-            found[str(key), int(item)] = float(score), int(rank)
-    return found
+            result[str(key), int(item)] = float(score), int(rank)
+    return result
 
 
 def in_full(table):
     rows = table.to_pylist() if isinstance(table, pa.Table) else table
     assert list(rows[0]) == ["query_id", "item_id", "score", "rank"]
-    found = {(row["query_id"], int(row["item_id"])): (row["score"], row["rank"]) for row in rows}
-    assert len(found) == len(rows)
-    return found
+    result = {(row["query_id"], int(row["item_id"])): (row["score"], row["rank"]) for row in rows}
+    assert len(result) == len(rows)
+    return result
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ def run(tmp_path, monkeypatch, ranker):
     ranker.save("ranker.json")
 
     def invoke(*arguments, fails=False):
-        found = invoking.invoke("rank", "ranker.json", *arguments)
-        assert (found.exit_code != 0) == fails, found.output
-        return str(found.exception) if fails else found.stdout
+        result = invoking.invoke("rank", "ranker.json", *arguments)
+        assert (result.exit_code != 0) == fails, result.output
+        return str(result.exception) if fails else result.stdout
 
     return invoke
 
@@ -123,10 +123,10 @@ def test_the_table_that_was_fitted_on(run, ranker, table, name, is_shuffled, rng
     write(rows, name)
     said = json.loads(run(name, "-o", "out.parquet", "--json"))
     assert said == {"out": "out.parquet", "rows": len(table)}
-    found = parquet.read_table("out.parquet")
-    assert in_full(found) == expected(ranker, rows)
+    result = parquet.read_table("out.parquet")
+    assert in_full(result) == expected(ranker, rows)
     if not is_shuffled:
-        assert [int(item) for item in found["item_id"].to_pylist()] == rows["item_id"].to_pylist()
+        assert [int(item) for item in result["item_id"].to_pylist()] == rows["item_id"].to_pylist()
 
 
 @pytest.mark.parametrize("out", ["o.csv", "o.jsonl", "o.parquet"])
@@ -151,14 +151,14 @@ def test_other_names_of_ids_and_items_without(run, table, ranker):
         "own.parquet", "-o", "o.csv", fails=True
     )
     run("own.parquet", "-o", "o.parquet", "--columns", "query_id=q,item_id=doc")
-    found = parquet.read_table("o.parquet")
-    assert found.column_names == ["q", "doc", "score", "rank"]
+    result = parquet.read_table("o.parquet")
+    assert result.column_names == ["q", "doc", "score", "rank"]
     write(own.rename_columns(["qid", *own.column_names[1:]]), "numbered.parquet")
     run("numbered.parquet", "-o", "n.parquet")
     numbered = parquet.read_table("n.parquet")
     assert numbered.column_names == ["qid", "item", "score", "rank"]
     assert numbered["item"].to_pylist() == [row % N_ITEMS for row in range(len(table))]
-    assert numbered["score"].to_pylist() == found["score"].to_pylist()
+    assert numbered["score"].to_pylist() == result["score"].to_pylist()
     frame = ranker.rank_frame(own, query="q")
     assert frame["item"].to_pylist() == numbered["item"].to_pylist()
 
@@ -258,13 +258,13 @@ def test_frames_of_every_library(ranker, table, library, rng):
     rows = table.take(rng.permutation(len(table)))
     to, back = FRAMES[library]
     frame = to(rows)
-    found = ranker.rank_frame(frame)
-    assert type(found) is type(frame)
+    result = ranker.rank_frame(frame)
+    assert type(result) is type(frame)
     if isinstance(frame, pd.DataFrame):
-        assert found.index.tolist() == frame.index.tolist()
-    found = back(found)
-    assert in_full(found) == expected(ranker, rows)
-    assert found["item_id"].to_pylist() == rows["item_id"].to_pylist()
+        assert result.index.tolist() == frame.index.tolist()
+    result = back(result)
+    assert in_full(result) == expected(ranker, rows)
+    assert result["item_id"].to_pylist() == rows["item_id"].to_pylist()
     best = back(ranker.rank_frame(frame, top=3))
     assert best["rank"].to_pylist() == [1, 2, 3] * N_QUERIES
 
@@ -289,9 +289,9 @@ def test_spark_ranks_on_its_workers(ranker, table, rng, monkeypatch, cluster):
     monkeypatch.setattr(cluster.sparkContext, "pythonExec", sys.executable)
     rows = table.take(rng.permutation(len(table)))
     frame = cluster.createDataFrame(rows)
-    found = ranker.rank_frame(frame)
-    assert type(found) is type(frame)
-    assert in_full([row.asDict() for row in found.collect()]) == expected(ranker, rows)
+    result = ranker.rank_frame(frame)
+    assert type(result) is type(frame)
+    assert in_full([row.asDict() for row in result.collect()]) == expected(ranker, rows)
     assert ranker.rank_frame(frame, top=2).count() == 2 * N_QUERIES
     with pytest.raises(ParameterError, match="rows of Spark have no order that could number them"):
         ranker.rank_frame(frame.drop("item_id"))

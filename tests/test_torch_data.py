@@ -65,11 +65,11 @@ def test_the_expected_loss_is_the_risk(name, unit, objective, dataset, log, rng)
     for i, p in enumerate(plan.probabilities):
         for j, q in enumerate(plan.probabilities):
             batch = examples.__getitems__([i, j])
-            given = torch.tensor(w, requires_grad=True)
-            found = click_loss(batch.features.double() @ given, batch, objective=objective)
-            found.backward()
-            loss += p * q * found.item()
-            gradient += p * q * given.grad.numpy()
+            inputs = torch.tensor(w, requires_grad=True)
+            result = click_loss(batch.features.double() @ inputs, batch, objective=objective)
+            result.backward()
+            loss += p * q * result.item()
+            gradient += p * q * inputs.grad.numpy()
     weights = (log.count if name == "naive" else log.weights) / log.n_clicks
     if name == "snips":
         weights = weights / log.mean_weight

@@ -93,18 +93,18 @@ def of_two(tmp_path_factory):
 
 
 def test_the_ranks_are_those_of_the_process_group(of_two):
-    assert [found["rank"] for found in of_two] == [(0, 2), (1, 2)]
+    assert [result["rank"] for result in of_two] == [(0, 2), (1, 2)]
 
 
 def test_two_processes_have_the_gradient_of_one_with_all_of_their_examples(problem, of_two):
     examples = problem.examples()
     sampler = CounterSampler(problem.log, batch_size=2 * BATCH, n_draws=10**6, seed=SEED)
     for step, together in zip(range(N_BATCHES), sampler, strict=False):
-        parts = [found["indices"][step] for found in of_two]
+        parts = [result["indices"][step] for result in of_two]
         assert np.array(parts).T.ravel().tolist() == together
         expected = problem.gradient(examples.__getitems__(together))
-        for found in of_two:
-            np.testing.assert_allclose(found["gradients"][step], expected, rtol=1e-9, atol=1e-12)
+        for result in of_two:
+            np.testing.assert_allclose(result["gradients"][step], expected, rtol=1e-9, atol=1e-12)
 
 
 def test_the_expected_gradient_is_that_of_the_risk(problem, of_two):
@@ -116,8 +116,8 @@ def test_the_expected_gradient_is_that_of_the_risk(problem, of_two):
     mean, variance = problem.moments(problem.examples())
     np.testing.assert_allclose(mean, risk, rtol=1e-9, atol=1e-12)
     slack = 7 * np.sqrt(variance / (2 * MANY)) + 1e-12
-    for found in of_two:
-        assert (abs(found["of many"].numpy() - risk) <= slack).all()
+    for result in of_two:
+        assert (abs(result["of many"].numpy() - risk) <= slack).all()
     naive, _ = problem.moments(problem.examples(plan="naive"))
     assert (abs(naive - risk) > 2 * slack).any()  # which would be found
 
@@ -131,13 +131,13 @@ def find_gradients(folder):
     indices = [batch for _, batch in zip(range(N_BATCHES), sampler, strict=False)]
     gradients = [problem.gradient(examples.__getitems__(batch), net) for batch in indices]
     many = next(iter(CounterSampler(problem.log, batch_size=MANY, **options)))
-    found = {
+    result = {
         "rank": (sampler.rank, sampler.world_size),
         "indices": indices,
         "gradients": [torch.from_numpy(gradient) for gradient in gradients],
         "of many": torch.from_numpy(problem.gradient(examples.__getitems__(many), net)),
     }
-    torch.save(found, folder / f"{sampler.rank}.pt")
+    torch.save(result, folder / f"{sampler.rank}.pt")
 
 
 # -- the example ---------------------------------------------------------------------------------
@@ -172,12 +172,12 @@ def test_training_goes_on_when_a_worker_is_killed(undisturbed, disturbed):
     assert (disturbed / "starts").read_text() == (
         f"attempt 0: epoch 0, drawn 0\nattempt 1: epoch 1, drawn {4 * BATCH * 2}\n"
     )
-    expected, found = checkpoint(undisturbed), checkpoint(disturbed)
-    assert found["sampler"] == expected["sampler"]
+    expected, result = checkpoint(undisturbed), checkpoint(disturbed)
+    assert result["sampler"] == expected["sampler"]
     assert expected["sampler"]["epoch"] == EPOCHS
     for name, weights in expected["net"].items():
-        assert torch.equal(found["net"][name], weights)
-    assert str(found["optimizer"]) == str(expected["optimizer"])
+        assert torch.equal(result["net"][name], weights)
+    assert str(result["optimizer"]) == str(expected["optimizer"])
 
 
 def run_example(folder, *, dies):

@@ -68,15 +68,15 @@ def test_the_gradient_is_that_of_linear_training(name, scores, batch):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_any_floating_type(dtype, scores, batch):
-    given = scores.detach().to(dtype).requires_grad_()
-    loss = click_loss(given, batch, objective="softmax")
+    inputs = scores.detach().to(dtype).requires_grad_()
+    loss = click_loss(inputs, batch, objective="softmax")
     loss.backward()
-    exact = given.detach().double().requires_grad_()
+    exact = inputs.detach().double().requires_grad_()
     expected = click_loss(exact, batch, objective="softmax")
     expected.backward()
-    assert loss.dtype == given.grad.dtype == dtype
+    assert loss.dtype == inputs.grad.dtype == dtype
     torch.testing.assert_close(loss, expected.to(dtype))
-    torch.testing.assert_close(given.grad, exact.grad.to(dtype))
+    torch.testing.assert_close(inputs.grad, exact.grad.to(dtype))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -101,10 +101,10 @@ def test_what_is_better_in_every_draw_is_taken_and_what_is_not_is_not(world, rng
         held_out.sums([sign * fold.validation.features @ good for fold in folds])
         for sign in (1, -1)
     )
-    found = choose_safely(held_out, [worse, better], logged, safety=0.95, rng=rng)
-    assert found.share.tolist() == [0.0, 1.0]
-    assert found.kept == 0
-    assert found.low[1] > 0 > found.low[0]
+    result = choose_safely(held_out, [worse, better], logged, safety=0.95, rng=rng)
+    assert result.share.tolist() == [0.0, 1.0]
+    assert result.kept == 0
+    assert result.low[1] > 0 > result.low[0]
     assert choose_safely(held_out, [worse], logged, safety=0.95, rng=rng).kept == 1
     assert choose_safely(held_out, [worse], logged, safety=0, rng=rng).kept == 0
 
@@ -123,8 +123,8 @@ def test_the_lower_end_is_that_of_the_confidence(world, rng):
         other = held_out.sums(
             [scores[1][np.isin(np.repeat(np.arange(150), 12), f.queries)] for f in held_out.folds]
         )
-        found = choose_safely(held_out, [other], held_out.logged_sums(), safety=0.95, rng=rng)
-        above.append(found.low[0] > 0)
+        result = choose_safely(held_out, [other], held_out.logged_sums(), safety=0.95, rng=rng)
+        above.append(result.low[0] > 0)
     assert np.mean(above) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
 
 
@@ -139,9 +139,9 @@ def test_that_some_candidate_is_better_is_rarely_shown_where_none_is(world, rng)
         held_out = HeldOut(dataset, log, logged=logged_values(log, dataset, "dcg@10"), rng=rng)
         rows = [np.isin(np.repeat(np.arange(150), 12), fold.queries) for fold in held_out.folds]
         others = [held_out.sums([by[each] for each in rows]) for by in scores[1:]]
-        found = choose_safely(held_out, others, held_out.logged_sums(), safety=0.95, rng=rng)
-        looks += found.low.max() > 0
-        shown += found.is_shown
+        result = choose_safely(held_out, others, held_out.logged_sums(), safety=0.95, rng=rng)
+        looks += result.low.max() > 0
+        shown += result.is_shown
     assert looks > n_logs / 4
     assert shown / n_logs < 0.05 + 3 * np.sqrt(0.05 * 0.95 / n_logs)
 
@@ -273,18 +273,18 @@ def test_steps_are_enough_for_all_draws(n_queries, batch_size, steps):
 
 def test_sentences():
     one = Candidate("zero", 1.0, 100, value=0.5, gain=0.1, low=0.05, share=0.5)
-    found = PathChoice((one,), 0.5, "logged", 0.4, 0.4, "dcg@10", 0.95, True, 10, 0.1)
-    assert found.sentence.startswith("Better than your current ranker with 95% confidence: the")
-    assert "the choice of 50% of the draws" in found.sentence
-    unsure = replace(found, is_shown=False, safety=0.999).sentence
+    result = PathChoice((one,), 0.5, "logged", 0.4, 0.4, "dcg@10", 0.95, True, 10, 0.1)
+    assert result.sentence.startswith("Better than your current ranker with 95% confidence: the")
+    assert "the choice of 50% of the draws" in result.sentence
+    unsure = replace(result, is_shown=False, safety=0.999).sentence
     assert unsure.startswith("Not shown to be better than your current ranker with 99.9%")
-    single = replace(found, candidates=(replace(one, share=1.0),), kept=0.0).sentence
+    single = replace(result, candidates=(replace(one, share=1.0),), kept=0.0).sentence
     assert single.startswith("Better than your current ranker with 95% confidence: dcg@10 is")
-    few = replace(found, n_queries=3).sentence
+    few = replace(result, n_queries=3).sentence
     assert few.endswith("3 held-out queries have clicks, expected 8 or more.")
-    assert replace(found, kept=1.0).keeps_logged
-    assert not replace(found, kept=1.0, reference="naive").keeps_logged
-    assert found.value == pytest.approx(0.45)
-    naive = replace(found, reference="naive", kept=0.0, safety=0)
+    assert replace(result, kept=1.0).keeps_logged
+    assert not replace(result, kept=1.0, reference="naive").keeps_logged
+    assert result.value == pytest.approx(0.45)
+    naive = replace(result, reference="naive", kept=0.0, safety=0)
     assert naive.sentence.startswith("The best on held-out queries")
-    assert found.to_dict()["candidates"][0]["share"] == 0.5
+    assert result.to_dict()["candidates"][0]["share"] == 0.5

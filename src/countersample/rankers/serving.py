@@ -344,6 +344,16 @@ def _group_rows(files: Files, columns: TableColumns, folder: Path) -> Iterator[p
     n_bytes = 0 if files.is_remote else sum(Path(path).stat().st_size for path in files.paths)
     n_parts = int(np.clip(n_bytes // PART_BYTES, MIN_PARTS, MAX_PARTS))
     paths = [folder / str(part) for part in range(n_parts)]
+    _write_parts(files, columns, paths)
+    for path in filter(Path.exists, paths):
+        with pa.memory_map(str(path)) as file:
+            table = pa.ipc.open_stream(file).read_all()
+            order = np.argsort(_encode_ids(table[columns.query])[0], kind="stable")
+            yield from table.take(make_column(order)).combine_chunks().to_batches()
+        path.unlink()
+
+
+def _write_parts(files: Files, columns: TableColumns, paths: list[Path]) -> None:
     schema = None
     writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
     with ExitStack() as cleanup:
@@ -352,17 +362,11 @@ def _group_rows(files: Files, columns: TableColumns, folder: Path) -> Iterator[p
             schema = schema or table.schema
             table = table.cast(schema)
             codes, ids = _encode_ids(table[columns.query])
-            parts = np.array([zlib.crc32(str(each).encode()) % n_parts for each in ids])[codes]
+            parts = np.array([zlib.crc32(str(each).encode()) % len(paths) for each in ids])[codes]
             for part in np.unique(parts).tolist():
                 if part not in writers:
                     writers[part] = cleanup.enter_context(pa.ipc.new_stream(paths[part], schema))
                 writers[part].write_table(table.take(make_column(np.flatnonzero(parts == part))))
-    for path in filter(Path.exists, paths):
-        with pa.memory_map(str(path)) as file:
-            table = pa.ipc.open_stream(file).read_all()
-            order = np.argsort(_encode_ids(table[columns.query])[0], kind="stable")
-            yield from table.take(make_column(order)).combine_chunks().to_batches()
-        path.unlink()
 
 
 def _unify_numbers(table: pa.Table, columns: TableColumns) -> pa.Table:
