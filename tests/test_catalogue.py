@@ -13,7 +13,6 @@ import numpy as np
 import platformdirs
 import pytest
 
-from countersample import _environment
 from countersample.data import RankingDataset, catalogue
 from countersample.data.catalogue import KnownDataset, KnownFile, Statistics
 from countersample.errors import DataError, ParameterError
@@ -144,14 +143,6 @@ def test_the_files_of_a_fold_sum_to_the_total(name, figure):
         assert sum(parts) == total if len(parts) == len(known) else sum(parts) < total
 
 
-@pytest.mark.parametrize("name", ["mslr-web10k", "mslr-web30k", "mq2008"])
-def test_folds_rotate_so_that_a_test_part_is_the_next_validation_part(name):
-    by_place = {(f.fold, f.split): f for f in catalogue.get(name).files}
-    for fold in range(1, 6):
-        test, vali = by_place[fold, "test"], by_place[fold % 5 + 1, "vali"]
-        assert (test.queries, test.sha256) == (vali.queries, vali.sha256)
-
-
 def test_the_documentation_names_every_set_and_where_to_get_it():
     text = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
     for dataset in catalogue.known().values():
@@ -211,24 +202,6 @@ def test_find_looks_in_the_given_folder_then_the_environment_then_the_platform(
         (place / "mq2008").mkdir(parents=True)
         assert catalogue.find("mq2008", first) == place / "mq2008"
     assert catalogue.find("mq2008") == second / "mq2008"
-
-
-def nowhere(*_, **__):
-    raise RuntimeError("could not determine the home directory")
-
-
-@pytest.mark.parametrize("path", [nowhere, lambda *_, **__: Path("~/.local")])
-def test_without_a_home_there_is_one_place_less(path, tmp_path, monkeypatch):
-    """As platformdirs says it, and as its older releases did."""
-    monkeypatch.delenv("COUNTERSAMPLE_DATA", raising=False)
-    for name in ("user_data_path", "user_cache_path"):
-        monkeypatch.setattr(platformdirs, name, path)
-    assert _environment.data_folder() is None
-    assert _environment.cache_folder() is None
-    with pytest.raises(DataError, match=r"'istella-s' in a folder that COUNTERSAMPLE_DATA names; "):
-        catalogue.find("istella-s")
-    (tmp_path / "istella-s").mkdir()
-    assert catalogue.find("istella-s", tmp_path) == tmp_path / "istella-s"
 
 
 def test_find_takes_the_name_of_the_archive_too(tmp_path, no_places):  # noqa: ARG001

@@ -140,15 +140,6 @@ def part_rows(data, queries):
     return np.concatenate([np.arange(data.offsets[q], data.offsets[q + 1]) for q in queries])
 
 
-def test_a_damaged_folder_of_codes(data, tmp_path):
-    folder = tmp_path / "folder"
-    data.compact(8).save(folder)
-    changed = np.load(folder / "codes.npy")
-    np.save(folder / "codes.npy", changed + 1)
-    with pytest.raises(DataError, match="its content is not what was written"):
-        RankingDataset.open(folder)
-
-
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("how", ["minmax", "standard", "query-minmax"])
 def test_normalised_codes_are_codes(data, how, bits):

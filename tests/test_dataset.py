@@ -164,10 +164,6 @@ class TestIdentity:
         assert text != number
         assert text.fingerprint != number.fingerprint
 
-    def test_is_not_hashable_as_it_is_compared_by_content(self, data):
-        with pytest.raises(TypeError):
-            hash(data)
-
     def test_repr(self, data):
         assert repr(data) == "RankingDataset(n_queries=3, n_items=5, n_features=2, labels=0..4)"
 

@@ -13,7 +13,7 @@ import pytest
 
 from countersample import RankingDataset, load_letor, save_letor, simulate_clicks
 from countersample.data.labelled_files import convert, load
-from countersample.errors import ParameterError
+from countersample.errors import DataError, ParameterError
 
 if not hasattr(os, "mkfifo"):
     pytest.skip("this system has no named pipes", allow_module_level=True)
@@ -142,3 +142,17 @@ class Slow(io.RawIOBase):
 
     def readinto(self, buffer):
         return self._content.readinto(memoryview(buffer)[:1])
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_stream_of_single_bytes(pack):
+    text = b"1 qid:7 1:0.5\n0 qid:7 2:1\n"
+    assert load_letor(Slow(pack(text))) == load_letor(io.BytesIO(text))
+
+
+def test_a_stream_that_does_not_wait():
+    end, start = os.pipe()
+    os.set_blocking(end, False)
+    with os.fdopen(end, "rb", buffering=0) as file, pytest.raises(DataError, match="O_NONBLOCK"):
+        load_letor(file)
+    os.close(start)

@@ -11,9 +11,8 @@ from every_ranker import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from made_rankers import KINDS, NAMES, made, predict
+from made_rankers import KINDS, made, predict
 from numpy.testing import assert_allclose, assert_array_equal
-from readers_export import elasticsearch_scores
 from requirements import need
 from scipy.stats import kstest
 from sklearn.preprocessing import QuantileTransformer
@@ -216,10 +215,6 @@ def test_roots_equal_their_twin(values, drawn):
     assert_array_equal(take_roots(values, times), found[0])
 
 
-def test_nothing_stays_nothing_and_what_is_missing_stays_missing():
-    assert_array_equal(take_roots([0.0, -0.0, np.nan, np.inf], [3] * 4), [0, 0, np.nan, np.inf])
-
-
 @pytest.mark.parametrize("n_items", [2, 50, 3000])
 def test_the_rule_by_enumeration(n_items, rng):
     """Columns of all kinds, each decided as by the rule when it is written out."""
@@ -328,20 +323,6 @@ def test_onnx_scores_as_the_ranker(kind, transform, how, rng, tmp_path):
     assert by_query or told[transform] in card
 
 
-@pytest.mark.parametrize(("transform", "how"), [("log", "minmax"), ("quantile", None)])
-def test_engines_take_trees_and_refuse_weights(transform, how, rng, tmp_path):
-    """Thresholds are found among all float32 numbers: rows at them, and right beside, agree."""
-    ranker, rows = made("boosted", how, rng, transform=transform)
-    path = export(ranker, tmp_path / "r.json", to="elasticsearch").path
-    found, expected = elasticsearch_scores(path, list(NAMES), rows), predict(ranker, rows)
-    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
-    ranker, _ = made("linear", how, rng, transform=transform)
-    what = {"log": "logarithms", "quantile": "quantiles"}[transform]
-    for to, system in (("elasticsearch", "Elasticsearch"), ("solr", "Solr")):
-        with pytest.raises(ParameterError, match=rf"{system} cannot take the {what} that this "):
-            export(ranker, tmp_path / "new.json", to=to)
-
-
 # -- chosen by held-out clicks -------------------------------------------------------------------
 
 
@@ -442,28 +423,16 @@ def test_one_standard_error_and_all_that_was_tried(rng):
 
 
 @pytest.mark.parametrize(
-    ("params", "told"),
+    ("params", "message"),
     [
-        (
-            {"feature_transform": "auto", "learning_rate": 0.1},
-            "feature_transform is 'auto' with a learning rate",
-        ),
-        (
-            {"feature_transform": "auto", "normalize": "root-minmax"},
-            "'root-minmax' with feature_transform='auto'",
-        ),
-        (
-            {"feature_transform": "log", "normalize": "root-minmax"},
-            "'root-minmax' with the transform 'log",
-        ),
-        (
-            {"feature_transform": ["log"]},
-            r"feature_transform is \['log'\], expected one of log, root, quantile",
-        ),
+        ({"feature_transform": "auto", "learning_rate": 0.1}, "'auto' with a learning rate"),
+        ({"feature_transform": "auto", "normalize": "root-minmax"}, "with feature_transform='auto"),
+        ({"feature_transform": "log", "normalize": "root-minmax"}, "with the transform 'log"),
+        ({"feature_transform": ["log"]}, r"is \['log'\], expected one of log, root, quantile"),
     ],
 )
-def test_what_cannot_be_asked_of_a_linear_ranker(params, told):
-    with pytest.raises(ParameterError, match=told):
+def test_parameters_that_do_not_fit(params, message):
+    with pytest.raises(ParameterError, match=message):
         CounterSampleRanker(**params).fit_log(*tiny())
 
 

@@ -373,11 +373,7 @@ class RankingDataset(Tabular):
                 f"the dataset has {self.bits} bits a feature already: compact the original"
             )
         n_bits = self.compact_report(bits).bits
-        return self.with_codes(CompactFeatures.of(self.features, bits=n_bits))
-
-    def with_codes(self, features: CompactFeatures) -> RankingDataset:
-        """Return the same dataset, with its fingerprint, and these codes as features."""
-        dataset = self.with_features(features)
+        dataset = self.with_features(CompactFeatures.of(self.features, bits=n_bits))
         dataset.__dict__["fingerprint"] = self.fingerprint
         return dataset
 

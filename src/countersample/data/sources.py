@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -64,6 +65,8 @@ class _CountingFile(io.RawIOBase):
         while not count or self.position < _MAGIC_BYTES:
             # A text file may return up to 4 bytes per character.
             data = self._file.read((len(buffer) - count) // 4 or 1)
+            if data is None:  # no data yet, which is not the end
+                raise BlockingIOError(errno.EAGAIN, "it does not wait for its data (O_NONBLOCK)")
             if not data:
                 break
             data = data.encode() if isinstance(data, str) else data
