@@ -223,9 +223,14 @@ class Files:
                 yield from pa.RecordBatchReader.from_stream(lines)
             return
         if not self.format.delimiter:
+            from pyarrow.dataset import ParquetFragmentScanOptions  # noqa: PLC0415 (imports pandas)
+
+            # By default the scanner reads whole files ahead if the consumer is slow.
+            frugal = ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
             yield from self.open().to_batches(
                 columns=list(columns), batch_size=BATCH_ROWS, use_threads=False,
-                batch_readahead=1, fragment_readahead=1,
+                batch_readahead=0, fragment_readahead=0,
+                fragment_scan_options=frugal if self.format.name == "parquet" else None,
             )  # fmt: skip
             return
         self.open()  # rejects files with different columns
