@@ -19,6 +19,11 @@ EXPEDIA = [
     *(f"comp{k}_{what}" for k in range(1, 9) for what in ("rate", "inv", "rate_percent_diff")),
     "click_bool", "gross_bookings_usd", "booking_bool",
 ]  # fmt: skip
+OPEN_BANDIT = (
+    ["", "timestamp", "item_id", "position", "click", "propensity_score"]
+    + [f"user_feature_{k}" for k in range(4)]
+    + [f"user-item_affinity_{k}" for k in range(80)]
+)
 BAIDU_LISTS = {  # beside query_id, query_md5, query, query_length and n, which are one a page
     "title": pa.list_(pa.int32()), "abstract": pa.list_(pa.int32()), "displayed_time": pa.float32(),
     "serp_height": pa.int32(), "slipoff_count_after_click": pa.int32(), "bm25": pa.float32(),
@@ -169,6 +174,28 @@ def write_yandex(folder):
     return folder / "train"
 
 
+def write_open_bandit(folder):
+    rows = {
+        ("random", "all"): [(14, 3, 0), (0, 1, 1), (0, 1, 0)],
+        ("bts", "all"): [(0, 1, 1)],
+        ("bts", "men"): [(0, 2, 0)],
+    }
+    for (policy, campaign), found in rows.items():
+        path = folder / policy / campaign / f"{campaign}.csv"
+        header = OPEN_BANDIT if campaign == "all" else OPEN_BANDIT[:44]  # men have 34 items
+        write_csv(path, header, [_bandit(*row) for row in found])
+        items = ["", "item_id", "item_feature_0", "item_feature_1"]
+        write_csv(path.with_name("item_context.csv"), items, [{"item_id": 0}])
+    return folder
+
+
+def _bandit(item, position, click):
+    return {
+        "timestamp": "2019-11-24 00:00:01.092257+00:00", "item_id": item, "position": position,
+        "click": click, "propensity_score": 0.0125, "user_feature_0": f"f{position}",
+    }  # fmt: skip
+
+
 def write_expedia(folder):
     rows = [
         (1, 893, 1, 23246, 1, 0, 0),
@@ -238,6 +265,12 @@ LOGS = {
         contexts=("0", "1600"),
         values={"click": 2},
         worth={(192902, 632428, 1): 2},
+    ),
+    "open-bandit": Log(
+        write_open_bandit,
+        {("all", 0, 1): (3, 2), ("all", 14, 3): (1, 0), ("men", 0, 2): (1, 0)},
+        context="user_feature_0",
+        contexts=("f1", "f2", "f3"),
     ),
     "expedia": Log(
         write_expedia,

@@ -170,6 +170,18 @@ def test_baidu_pages_may_be_in_parquet(tmp_path):
         read_impressions(LOGS["expedia"].write(tmp_path), reader="baidu-ultr")
 
 
+# -- Open Bandit
+
+
+def test_open_bandit_policies_come_from_folders(tmp_path):
+    folder = LOGS["open-bandit"].write(tmp_path)
+    log = read_impressions(folder, reader="open-bandit")
+    assert log.check().policies == {"bts": 2, "random": 3}
+    assert as_dict(log.of_policy("bts").counts()) == {("all", 0, 1): (1, 1), ("men", 0, 2): (1, 0)}
+    one = read_impressions(folder / "random" / "all" / "all.csv", reader="open-bandit")
+    assert one.check().policies == {"random": 3}
+
+
 # -- Expedia
 
 

@@ -81,7 +81,9 @@ class LogOptions(Options):
     ('device',)
     """
 
-    reader: Literal["ubi", "metarank", "baidu-ultr", "yandex", "expedia"] | None = None
+    reader: Literal["ubi", "metarank", "baidu-ultr", "yandex", "open-bandit", "expedia"] | None = (
+        None
+    )
     """The system that wrote the log, if its columns are not named as here."""
     columns: dict[str, str] = field(default_factory=dict)
     """Your column names: query_id=q,item_id=doc,position=rank."""

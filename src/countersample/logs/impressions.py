@@ -22,7 +22,7 @@ from countersample.logs.checks import LogCheck, check, describe_sessions, withou
 from countersample.logs.columns import FEATURE, prepare_rows, select_columns
 from countersample.logs.days import Days, find_clock, find_days, parse_days, weighted_days
 from countersample.logs.engines import ENGINES, check_types, find_engine
-from countersample.logs.files import JOINED_QUERIES, explained, find_files
+from countersample.logs.files import JOINED_QUERIES, TEXT_IDS, explained, find_files
 from countersample.logs.joins import RowPropensities
 from countersample.logs.readers import find_reader, open_with_reader
 from countersample.logs.tally import (
@@ -408,6 +408,11 @@ def _check_aggregated(
         raise DataError(
             f"{log.source}: join_queries would add up the sessions of queries that were counted "
             "apart: join them when the log is counted (log count --join-queries)"
+        )
+    if options.positions_from == 0 and TEXT_IDS in metadata:
+        raise DataError(
+            f"{log.source}: positions_from is 0, and an aggregated log counts positions from 1: "
+            "leave it out"
         )
     kind = log.frame.collect_schema().get("timestamp")
     if kind is not None and (kind.is_numeric() or getattr(kind, "time_zone", None)):

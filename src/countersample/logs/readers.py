@@ -510,6 +510,42 @@ def _read_baidu_ultr(log: _Log) -> tuple[Any, bool]:
     return log.engine.connection.sql(" union all by name ".join(selects)), False
 
 
+_BANDIT_EXPECTED = ("timestamp", "item_id", "position", "click", "propensity_score")
+_BANDIT_POLICIES = ("random", "bts")
+_BANDIT_ITEMS = "item_context"  # the file of the items' features
+
+
+def _read_open_bandit(log: _Log) -> tuple[Any, bool]:
+    """Read the Open Bandit Dataset (ZOZO, 2020): ``random/all/all.csv`` and the like.
+
+    The name of the file is the campaign, which is the query; its folder is the policy.
+    ``propensity_score`` is the probability that the policy chose the item for the position, not
+    that a user examined it, and is not read.
+    """
+    files = log.find_files()
+    selects: list[str] = []
+    original_paths = map(Path, find_files(log.source).paths)
+    for path, original in zip(files.paths, original_paths, strict=True):
+        campaign = original.name.split(".")[0]
+        if campaign == _BANDIT_ITEMS:
+            continue
+        rows = log.engine.scan(replace(files, paths=(path,)))
+        _check_columns("the Open Bandit Dataset", _BANDIT_EXPECTED, rows.columns)
+        folders = [each for each in original.parent.parts if each in _BANDIT_POLICIES]
+        if not folders:
+            raise DataError(
+                f"{original} is in no folder {' or '.join(_BANDIT_POLICIES)}, which names the "
+                "policy: keep the folders of the archive"
+            )
+        values = f"{_quote_text(campaign)} as query_id, {_quote_text(folders[-1])} as policy"
+        view = f"bandit_{len(selects)}"
+        rows.project(f"*, {values}").create_view(view)
+        selects.append(f"from {view}")
+    if not selects:
+        raise DataError("only item_context, expected impressions such as random/all/all.csv")
+    return log.engine.connection.sql(" union all by name ".join(selects)), files.has_text_ids
+
+
 _EXPEDIA_EXPECTED = (
     "srch_id", "date_time", "prop_id", "position", "srch_destination_id", "random_bool",
     "click_bool", "booking_bool",
@@ -539,5 +575,6 @@ READERS: dict[str, Reader] = {
     "metarank": _read_metarank,
     "baidu-ultr": _read_baidu_ultr,
     "yandex": _read_yandex,
+    "open-bandit": _read_open_bandit,
     "expedia": _read_expedia,
 }
