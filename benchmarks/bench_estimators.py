@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/bench_estimators.py [--logs 1000] [--json]
 
-The value is DCG@10 per session: what users who examine everything would click, with the reward of its
-rank. In each condition the data, what was logged and the candidate stay as they are, and all
+The value is DCG@10 per session: the clicks of users who examine everything, each with the reward
+of its rank. In each condition the data, what was logged and the candidate stay as they are, and all
 sessions are drawn anew for each log.
 
 ``beta-ips`` needs X, how many relevant items a session has: "X known" as such, and "longer log"

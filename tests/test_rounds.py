@@ -13,7 +13,7 @@ from countersample.errors import DataError
 from countersample.evaluation import HeldOut
 from countersample.evaluation.estimators import logged_values
 from countersample.export import export
-from countersample.gbdt import GBDTRanker
+from countersample.gbdt import GBDTRanker, gbdt_ranker
 from countersample.objectives import score_space
 from countersample.plans import Examples
 from countersample.rankers import load_ranker, task
@@ -172,11 +172,31 @@ def test_temper_is_that_of_the_log(kind, data):
     np.testing.assert_array_equal(a.predict(data), b.predict(data))
 
 
+def test_a_linear_start_of_trees_sees_no_held_out_clicks(data, unseen, monkeypatch, held_outs):
+    log = clicks_on(data, data.features[:, 2], 5000)
+    queries = []
+
+    class Linear(gbdt_ranker.CounterSampleRanker):
+        def fit_log(self, dataset, log, **options):
+            queries.append(np.unique(log.weighted().query))
+            return super().fit_log(dataset, log, **options)
+
+    monkeypatch.setattr(gbdt_ranker, "CounterSampleRanker", Linear)
+    ranker = make("lightgbm", start="linear", safety=0, n_trees=10).fit_log(data, log)
+    *of_folds, of_all = queries
+    for each, fold in zip(of_folds, held_outs[0].folds, strict=True):
+        assert not np.isin(each, fold.queries).any()
+    np.testing.assert_array_equal(of_all, np.unique(log.query))
+    assert ranker.start_ == "linear"
+    assert ndcg(ranker, unseen) > ndcg(unseen.features[:, 2], unseen) + 0.1
+
+
 def test_list_starts():
     policy, unknown = (SimpleNamespace(served=each, previous=None) for each in (object(), None))
     assert list_starts("auto", policy, has_holdout=True) == ("served", "zero")
     assert list_starts("auto", policy, has_holdout=False) == ("zero",)
     assert list_starts("auto", unknown, has_holdout=True) == ("zero",)
+    assert list_starts("linear", unknown, has_holdout=True) == ("linear",)
 
 
 # -- the scale of a base, and weights

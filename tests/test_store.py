@@ -82,7 +82,7 @@ class TestFolder:
     @pytest.mark.parametrize(
         ("key", "value", "message"),
         [
-            ("version", 99, "format version 99, expected 2"),
+            ("version", 99, "format version 99, expected 1"),
             ("files", {}, r"a damaged dataset folder \(.+\): write it again"),
             ("feature_names", [1], r"a damaged dataset folder \(.+\): write it again"),
             ("notes", None, r"a damaged dataset folder \(.+\): write it again"),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from countersample.data.sources import Source
 
 FORMAT = "countersample-dataset"
-VERSION = 2
+VERSION = 1
 FEATURES = "features.npy"
 HEADER = "header.json"
 CODES = "codes.npy"  # scale and offset, (2, n_features)

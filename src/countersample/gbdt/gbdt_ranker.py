@@ -23,6 +23,7 @@ from countersample.clicks import ClickLog
 from countersample.errors import ParameterError
 from countersample.gbdt.objectives import boosting_objective, check_method
 from countersample.options import CONFIDENCE, HOLDOUT, METRIC
+from countersample.rankers import CounterSampleRanker
 from countersample.rankers.checks import COUNT, MIN_PROPENSITY, either
 from countersample.rankers.rounds import RoundsRanker
 from countersample.rankers.task import scale_base, weigh_clicks
@@ -96,9 +97,10 @@ class GBDTRanker(RoundsRanker):
     objective : str, Objective or Loss
         f, one of `countersample.objectives.LOSSES`, ``"precision@k"``, or one of your own
         (`countersample.objectives.additive_objective`).
-    start : {"auto", "served", "zero"}
-        The base of the trees: the imitation of the logging policy, or nothing. "auto" tries both,
-        if the policy is known. See `countersample.rankers.task` for the scale of a base.
+    start : {"auto", "served", "linear", "zero"}
+        The base of the trees: the imitation of the logging policy, the default
+        `CounterSampleRanker` trained on the same clicks, or nothing. "auto" tries the policy, if it
+        is known, and nothing. See `countersample.rankers.task` for the scale of a base.
     n_trees : int
         The maximum number of trees; with ``patience=None``, their number.
     learning_rate : float
@@ -133,7 +135,7 @@ class GBDTRanker(RoundsRanker):
     scorer_ : TreesScorer
     n_trees_ : int
         0 if no trees are shown to be better than what they are boosted from.
-    start_ : {"served", "zero", "previous"}
+    start_ : {"served", "linear", "zero", "previous"}
     history_ : RoundHistory or None
         The estimate by the number of trees; None without patience, and in a loaded ranker.
     and those of `ClickRanker`
@@ -155,13 +157,13 @@ class GBDTRanker(RoundsRanker):
     _takes_missing: ClassVar[bool] = True
     _learned: ClassVar[Mapping[str, Check]] = {
         "n_trees_": COUNT,
-        "start_": partial(choice, options=("served", "zero", "previous")),
+        "start_": partial(choice, options=("served", "linear", "zero", "previous")),
         "clip_": MIN_PROPENSITY,
     }
     _checks: ClassVar[Mapping[str, Check]] = {
         "backend": partial(choice, options=("lightgbm", "xgboost")),
         "method": lambda _name, value: check_method(value),
-        "start": partial(choice, options=("auto", "served", "zero")),
+        "start": partial(choice, options=("auto", "served", "linear", "zero")),
         "n_trees": partial(whole_number, least=1),
         "num_leaves": partial(whole_number, least=2),
         "min_items_in_leaf": either("auto", check=whole_number, least=1),
@@ -264,12 +266,32 @@ class GBDTRanker(RoundsRanker):
         """Return the scorer that trees are boosted from; None for zero."""
         if start == "previous" and isinstance(task.previous, TreesScorer):
             return task.previous
-        if start != "served" or task.served is None:
+        if start == "linear":
+            weights = self._linear_weights(task)
+        elif start == "served" and task.served is not None:
+            weights = task.served.weights
+        else:
             return None
-        weights, clicks = task.served.weights, self._weigh(task)
+        clicks = self._weigh(task)
         return task.linear_scorer(
             scale_base(weights, task.filled, clicks, objective=self.objective)
         )
+
+    def _linear_weights(self, task: Task) -> Floats:
+        """Return the weights of the default linear ranker, for features that are not scaled."""
+        linear = CounterSampleRanker(
+            method="naive" if self.method == "naive" else "countersample",
+            safety=self.safety, metric=self.metric, holdout=self.holdout, clip=self.clip,
+            doubly_robust=self.doubly_robust, random_state=self._settings["seed"],
+        ).fit_log(task.full, task.full_log, baseline=task.baseline)  # fmt: skip
+        normalizer = linear.preprocessing_.normalizer
+        if normalizer is None or normalizer.scale is None:
+            return linear.weights_
+        scale = np.array(normalizer.scale)  # w·(x − shift)/scale ranks as (w/scale)·x
+        weights: Floats = np.divide(
+            linear.weights_, scale, where=scale > 0, out=np.zeros(len(scale))
+        )
+        return weights
 
     def _libraries(self) -> tuple[str, ...]:
         return (self.backend,)
