@@ -122,10 +122,11 @@ def simulated(rng, half_life, *, theta=(1.0, 0.5), n_queries=200, days=6):
         total += 0.5 ** (age / half_life) * np.stack([shown, clicks])
         logged += shown
     query, item, position = (axis.ravel() for axis in np.indices(shape))
-    counts = PositionCounts.from_codes(
-        query, item, position + 1, logged.ravel(), np.zeros(logged.size), np.arange(n_queries),
-        np.arange(2),
-    )  # fmt: skip
+    columns = {
+        "query": query, "item": item, "position": position + 1,
+        "impressions": logged.ravel(), "clicks": np.zeros(logged.size),
+    }  # fmt: skip
+    counts = PositionCounts.from_codes(columns, np.arange(n_queries), np.arange(2))
     shown, clicks = total.reshape(2, -1)
     return replace(
         counts, impressions=shown, clicks=clicks, value=clicks, logged=counts.impressions

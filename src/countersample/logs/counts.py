@@ -13,7 +13,7 @@ from countersample._frames import Tabular
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -141,36 +141,35 @@ class PositionCounts(Tabular):
             n_sessions = int(codes.max()) + 1
             visits = np.unique((query.astype(np.int64) << 32) | codes) >> 32
             sessions = np.bincount(visits, minlength=len(query_ids)).astype(np.float64)
+        rows = {"query": query, "item": item, "position": rank, "context": coded,
+                "impressions": shown, "clicks": clicks, "value": values}  # fmt: skip
         return cls.from_codes(
-            query, item, rank, shown, clicks, query_ids, item_ids, context=coded,
-            context_ids=context_ids, value=values, sessions=sessions, n_sessions=n_sessions,
-        )  # fmt: skip
+            rows, query_ids, item_ids, context_ids, sessions=sessions, n_sessions=n_sessions
+        )
 
     @classmethod
     def from_codes(
         cls,
-        query: NDArray[Any],
-        item: NDArray[Any],
-        position: NDArray[Any],
-        impressions: NDArray[Any],
-        clicks: NDArray[Any],
+        columns: Mapping[str, NDArray[Any]],
         query_ids: NDArray[Any],
         item_ids: NDArray[Any],
-        *,
-        context: NDArray[Any] | None = None,
         context_ids: NDArray[np.str_] | None = None,
-        value: NDArray[Any] | None = None,
+        *,
         sessions: NDArray[np.float64] | None = None,
         n_sessions: int | None = None,
         rest: int | None = None,
     ) -> PositionCounts:
         """Sort rows whose ids are positions in sorted ids, and add up rows of the same place.
 
-        Without `sessions`, these are the impressions of the first position; see `first_position`.
+        The columns are query, item, position, impressions, clicks and, if the log has them, context
+        and value. Without `sessions`, these are the impressions of the first position; see
+        `first_position`.
         """
+        query, position = columns["query"], columns["position"]
         if not len(query):
             raise DataError("the log has no impressions, expected at least one")
-        keys = row_keys(query, item, position, *([] if context is None else [context]))
+        places = ["query", "item", "position", *(["context"] if "context" in columns else [])]
+        keys = row_keys(*(columns[name] for name in places))
         order = np.argsort(keys)
         keys = keys[order]
         is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
@@ -178,30 +177,26 @@ class PositionCounts(Tabular):
         first = None if is_first.all() else np.flatnonzero(is_first)
         rows = order if first is None else order[first]
 
-        def add_up(column: NDArray[Any], kind: type) -> NDArray[Any]:
-            sorted_column: NDArray[Any] = column[order].astype(kind, copy=False)
-            return sorted_column if first is None else np.add.reduceat(sorted_column, first)
+        def add_up(name: str, kind: type) -> NDArray[Any]:
+            column: NDArray[Any] = columns[name][order].astype(kind, copy=False)
+            return column if first is None else np.add.reduceat(column, first)
 
-        def narrow(column: NDArray[Any] | None) -> NDArray[np.int32]:
-            if column is None:
-                return np.zeros(len(rows), np.int32)
-            return column[rows].astype(np.int32, copy=False)
-
-        n_clicks = add_up(clicks, np.int64)
+        place: dict[str, Any] = {
+            name: columns[name][rows].astype(np.int32, copy=False) for name in places
+        }
+        place.setdefault("context", np.zeros(len(rows), np.int32))
+        clicks = add_up("clicks", np.int64)
         has_sessions = sessions is not None
         if sessions is None:
-            sessions = first_position(query, position, impressions, len(query_ids))
+            sessions = first_position(query, position, columns["impressions"], len(query_ids))
         return cls(
-            query=narrow(query),
-            item=narrow(item),
-            position=narrow(position),
-            impressions=add_up(impressions, np.int64),
-            clicks=n_clicks,
+            **place,
+            impressions=add_up("impressions", np.int64),
+            clicks=clicks,
             query_ids=query_ids,
             item_ids=item_ids,
-            context=narrow(context),
             context_ids=np.array([NO_CONTEXT]) if context_ids is None else context_ids,
-            value=n_clicks.astype(np.float64) if value is None else add_up(value, np.float64),
+            value=add_up("value", np.float64) if "value" in columns else clicks.astype(np.float64),
             sessions=sessions,
             sessions_from="sessions" if has_sessions else "first position",
             n_sessions=n_sessions,

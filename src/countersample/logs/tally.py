@@ -150,21 +150,22 @@ def _make_counts(
     query, query_ids = encode(table["query_id"], has_text_ids=has_text_ids)
     item, item_ids = encode(table["item_id"].drop_null(), has_text_ids=has_text_items)
     item, item_ids, rest = _add_rest(item, item_ids, len(query))
-    context = context_ids = value = per_query = None
+    columns: dict[str, NDArray[Any]] = {"query": query, "item": item}
+    columns |= {name: integers(table[name]) for name in ("position", "impressions", "clicks")}
+    context_ids = per_query = None
     if "context" in table.column_names:
-        context, context_ids = encode(table["context"], has_text_ids=False)
+        columns["context"], context_ids = encode(table["context"], has_text_ids=False)
     if "value" in table.column_names:
-        value = table["value"].cast(pa.float64()).to_numpy()
-        if not np.isfinite(value).all():
+        columns["value"] = table["value"].cast(pa.float64()).to_numpy()
+        if not np.isfinite(columns["value"]).all():
             raise DataError("values of clicks add up to infinity: make them smaller")
     if sessions is not None:
         code, ids = encode(sessions["query_id"], has_text_ids=has_text_ids)
         per_query = np.empty(len(ids))
         per_query[code] = integers(sessions["sessions"])
     return PositionCounts.from_codes(
-        query, item, integers(table["position"]), integers(table["impressions"]),
-        integers(table["clicks"]), query_ids, item_ids, context=context, context_ids=context_ids,
-        value=value, sessions=per_query, n_sessions=n_sessions, rest=rest,
+        columns, query_ids, item_ids, context_ids,
+        sessions=per_query, n_sessions=n_sessions, rest=rest,
     )  # fmt: skip
 
 
