@@ -12,13 +12,13 @@ from requirements import need
 from shops import make, opened
 
 import countersample
+from countersample.defaults import CONFIDENCE
 from countersample.errors import ParameterError
 from countersample.fitting import fit_from_impressions
 from countersample.fitting.models import MODELS
 from countersample.logs.engines import ENGINES
 from countersample.logs.readers import READERS
 from countersample.options import (
-    CONFIDENCE,
     EvaluationOptions,
     FeatureOptions,
     LogOptions,

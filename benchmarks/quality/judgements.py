@@ -20,11 +20,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from output import make_parser, output, table
 
 from countersample import PositionBias
+from countersample.defaults import CONFIDENCE
 from countersample.fitting.judgements import MIN_EXPOSURE, estimate_relevance
 from countersample.fitting.propensity_source import PropensitySource
 from countersample.fitting.weighted_log import estimate_propensities
 from countersample.logs import read_impressions
-from countersample.options import CONFIDENCE, PropensityOptions
+from countersample.options import PropensityOptions
 
 THETA = 1 / np.arange(1, 9)
 N_QUERIES = 60

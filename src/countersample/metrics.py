@@ -57,8 +57,8 @@ import numpy as np
 from countersample._arrays import as_column, as_numbers
 from countersample._params import choice, number, whole_number
 from countersample.data.dataset import scores_of
+from countersample.defaults import TIES
 from countersample.errors import DataError, ParameterError
-from countersample.options import TIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

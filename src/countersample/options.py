@@ -4,9 +4,8 @@ Each default and each help text is written here and nowhere else. The library ta
 the command line (`countersample.cli`) is generated from them, and results store them. They are
 validated when they are constructed. An option that may be left to a default elsewhere is ``None``.
 
-`CONFIDENCE`, `HOLDOUT`, `METRIC` and `TIES` are the defaults that appear in many signatures.
-
-Training has its own class, `countersample.training.TrainingOptions`.
+Defaults that many signatures share are in `countersample.defaults`. Training has its own class,
+`countersample.training.TrainingOptions`.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from pathlib import Path  # noqa: TC003 (types of fields are read)
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from countersample._params import choice, number, whole_number
+from countersample.defaults import CONFIDENCE, HOLDOUT
 from countersample.errors import ParameterError
 
 __all__ = [
@@ -31,11 +31,6 @@ __all__ = [
     "RankerOptions",
     "SimulationOptions",
 ]
-
-CONFIDENCE = 0.95  # of every interval
-HOLDOUT = 0.2  # the share of the queries, or of the rows of a log, that evaluates
-METRIC = "dcg@10"  # what is optimized and estimated from clicks
-TIES = "file"  # items with equal scores are ranked in the order of the data
 
 
 class Options:

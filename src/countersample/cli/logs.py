@@ -12,8 +12,9 @@ from countersample import _text
 from countersample._files import check_writable
 from countersample.cli import parameters as p
 from countersample.cli.console import Output, command_line
+from countersample.defaults import CONFIDENCE
 from countersample.errors import DataError, ParameterError
-from countersample.options import CONFIDENCE, LogOptions, PropensityOptions
+from countersample.options import LogOptions, PropensityOptions  # noqa: TC001 (read by cyclopts)
 
 if TYPE_CHECKING:
     from countersample.clicks import ClickLog

@@ -92,7 +92,7 @@ def evaluate(
     from countersample.data.labelled_files import load
     from countersample.logs.features import is_labelled_data
     from countersample.rankers.files import load_scorer
-    from countersample.rankers.serving import read_labelled
+    from countersample.rankers.rank_tables import read_labelled
 
     scorer = load_scorer(ranker)
     names = list(metrics)
@@ -134,7 +134,7 @@ def rank(
     from countersample.logs.columns import CANONICAL, IDS
     from countersample.logs.features import is_labelled_data
     from countersample.rankers.files import load_scorer
-    from countersample.rankers.serving import check_form, rank_dataset, rank_file
+    from countersample.rankers.rank_tables import check_form, rank_dataset, rank_file
 
     check_writable(out)
     check_form(out)

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample._params import number
+from countersample.defaults import CONFIDENCE
 from countersample.errors import DataError
 from countersample.evaluation.bootstrap import Clusters, add_up, interval, resample
 from countersample.evaluation.doubly_robust import examination_probabilities
 from countersample.metrics import item_ranks, ratio
-from countersample.options import CONFIDENCE
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

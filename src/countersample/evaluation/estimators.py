@@ -37,6 +37,7 @@ import numpy as np
 
 from countersample._frames import Tabular
 from countersample._params import choice, number, whole_number
+from countersample.defaults import CONFIDENCE, METRIC
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.bootstrap import Clusters, add_up, interval, resample
 from countersample.evaluation.control_variates import (
@@ -54,7 +55,7 @@ from countersample.evaluation.doubly_robust import (
     sessions_of_item,
 )
 from countersample.metrics import item_ranks, parse_additive, rank_values, ratio
-from countersample.options import CONFIDENCE, METRIC, Options
+from countersample.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

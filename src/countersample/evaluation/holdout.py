@@ -29,6 +29,7 @@ import numpy as np
 
 from countersample._params import number
 from countersample.data.dataset import scores_of
+from countersample.defaults import CONFIDENCE, HOLDOUT, METRIC
 from countersample.evaluation.bootstrap import MAX_GROUPS, add_up, interval, resample
 from countersample.evaluation.control_variates import (
     best_beta,
@@ -37,7 +38,6 @@ from countersample.evaluation.control_variates import (
     outcome_moments,
 )
 from countersample.metrics import parse_additive, rank_values, ranks_of
-from countersample.options import CONFIDENCE, HOLDOUT, METRIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,6 +25,7 @@ from pyarrow import compute
 from scipy import stats
 
 from countersample._params import number
+from countersample.defaults import CONFIDENCE
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.bootstrap import add_up
 from countersample.fitting.summaries import render_summary
@@ -34,7 +35,7 @@ from countersample.logs.columns import NONE
 from countersample.logs.engines import find_engine
 from countersample.logs.joins import Matched
 from countersample.logs.tally import integers
-from countersample.options import CONFIDENCE, LogOptions
+from countersample.options import LogOptions
 from countersample.propensity.estimation import resample
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import numpy as np
 from countersample._params import choice
 from countersample._progress import Progress, get_logger
 from countersample.clicks import diagnose
+from countersample.defaults import METRIC
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import decide, estimate_gain, plan_ab_test
 from countersample.fitting.gain import (
@@ -40,7 +41,7 @@ from countersample.fitting.weighted_log import as_sentence, weight_log
 from countersample.logs.counts import ranges
 from countersample.logs.days import effective_impressions
 from countersample.logs.joins import clicked
-from countersample.options import METRIC, EvaluationOptions, PropensityOptions, RankerOptions
+from countersample.options import EvaluationOptions, PropensityOptions, RankerOptions
 from countersample.rankers import ClickRanker
 from countersample.rankers.task import make_successor
 

@@ -19,7 +19,7 @@ from countersample.errors import DataError
 from countersample.evaluation import estimate, estimate_gain
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.evaluation.holdout import HeldOut
-from countersample.fitting.intervals import N_DRAWS, Units, draw_values
+from countersample.fitting.propensity_draws import N_DRAWS, Units, draw_values
 from countersample.fitting.weighted_log import as_sentence, join_log
 from countersample.logs.joins import RowPropensities
 from countersample.logs.tally import tally

@@ -35,13 +35,14 @@ from scipy.stats import t
 from countersample._files import atomic_path
 from countersample._frames import Tabular, make_frame
 from countersample._params import choice, number
+from countersample.defaults import CONFIDENCE
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.bootstrap import add_up
-from countersample.fitting.intervals import draw_thetas
+from countersample.fitting.propensity_draws import draw_thetas
 from countersample.fitting.summaries import render_summary
 from countersample.fitting.weighted_log import estimate_propensities
 from countersample.logs.exposure import examination_of_rows
-from countersample.options import CONFIDENCE, PropensityOptions
+from countersample.options import PropensityOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

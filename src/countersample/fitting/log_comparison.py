@@ -10,6 +10,7 @@ import numpy as np
 
 from countersample._progress import Progress
 from countersample.data.dataset import scores_of
+from countersample.defaults import HOLDOUT
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.comparison import check_candidates, compare
 from countersample.evaluation.verdict import LOGGED
@@ -19,7 +20,7 @@ from countersample.fitting.summaries import render_summary
 from countersample.fitting.weighted_log import as_sentence, weight_log
 from countersample.logs.counts import list_names
 from countersample.logs.tally import tally
-from countersample.options import HOLDOUT, EvaluationOptions, PropensityOptions
+from countersample.options import EvaluationOptions, PropensityOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ import numpy as np
 
 from countersample.clicks import PositionBias
 from countersample.errors import DataError, ParameterError
-from countersample.fitting.intervals import N_DRAWS, PropensityDraws
+from countersample.fitting.propensity_draws import N_DRAWS, PropensityDraws
 from countersample.fitting.summaries import render_summary
 from countersample.logs import RowPropensities
 from countersample.logs.counts import NO_CONTEXT, list_names

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from countersample._progress import get_logger
+from countersample.defaults import CONFIDENCE, METRIC
 from countersample.errors import DataError, ParameterError
 from countersample.fitting.propensity_source import LOGGED, find_propensities
 from countersample.logs.days import weighted
 from countersample.logs.joins import Matched
 from countersample.metrics import parse_additive
-from countersample.options import CONFIDENCE, METRIC
 
 if TYPE_CHECKING:
     import numpy as np

@@ -20,9 +20,9 @@ import numpy as np
 from countersample._environment import need
 from countersample._params import choice, number, whole_number
 from countersample.clicks import ClickLog
+from countersample.defaults import CONFIDENCE, HOLDOUT, METRIC
 from countersample.errors import ParameterError
 from countersample.gbdt.objectives import boosting_objective, check_method
-from countersample.options import CONFIDENCE, HOLDOUT, METRIC
 from countersample.rankers import CounterSampleRanker
 from countersample.rankers.checks import COUNT, MIN_PROPENSITY, either
 from countersample.rankers.rounds import RoundsRanker

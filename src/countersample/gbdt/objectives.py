@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from countersample.defaults import METRIC
 from countersample.errors import DataError, ParameterError
 from countersample.metrics import parse_additive, rank_values, ranks_of
 from countersample.objectives import get_loss, score_space
-from countersample.options import METRIC
 from countersample.plans import Examples
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import narwhals as nw
 import numpy as np
 
+from countersample.defaults import HOLDOUT
 from countersample.errors import DataError, ParameterError
 from countersample.logs.aggregation import impressions_of
 from countersample.logs.counts import find_ids, first_position
 from countersample.logs.tally import integers, tally
-from countersample.options import HOLDOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri
 
+from countersample.defaults import CONFIDENCE
 from countersample.errors import DataError
-from countersample.options import CONFIDENCE
 from countersample.propensity.curves import ContextPropensities, Propensities
 from countersample.propensity.estimation import find_deepest, resample
 

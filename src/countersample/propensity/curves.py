@@ -23,8 +23,8 @@ from countersample._json import check_schema, parse_json
 from countersample._params import number
 from countersample.clicks.bias import TableBias, check_weightable
 from countersample.data.sources import reading
+from countersample.defaults import CONFIDENCE
 from countersample.errors import DataError
-from countersample.options import CONFIDENCE
 from countersample.propensity.cells import positions_text
 
 if TYPE_CHECKING:

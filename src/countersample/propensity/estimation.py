@@ -16,9 +16,9 @@ import numpy as np
 
 from countersample._params import choice, number, whole_number
 from countersample.clicks.bias import PositionBias
+from countersample.defaults import CONFIDENCE
 from countersample.errors import DataError, ParameterError
 from countersample.logs.tally import tally
-from countersample.options import CONFIDENCE
 from countersample.propensity.cells import Cells, UnsupportedError, cells_of
 from countersample.propensity.curves import TRUST, Propensities, TrustPropensities
 from countersample.propensity.estimators import METHODS, Estimator

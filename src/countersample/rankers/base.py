@@ -2,7 +2,7 @@
 
 `fit` (or `fit_log`) checks the parameters, fits the preprocessing, and hands tasks (`task.py`) to
 the kind of ranker, which trains a scorer. `predict` and `rank` apply preprocessing and scorer;
-`save` and `load` store them (`files.py`); `rank_frame` ranks data frames (`serving.py`).
+`save` and `load` store them (`files.py`); `rank_frame` ranks data frames (`rank_tables.py`).
 """
 # ruff: noqa: N803 (X is scikit-learn's name of a table)
 
@@ -396,7 +396,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         data frame of the same kind
             The ids, ``score``, and ``rank`` within the query, from 1; ties keep the order of rows.
         """
-        from countersample.rankers.serving import rank_frame  # noqa: PLC0415 (needs Arrow)
+        from countersample.rankers.rank_tables import rank_frame  # noqa: PLC0415 (needs Arrow)
 
         return rank_frame(self._saved_scorer, frame, query=query, item=item, top=top)
 

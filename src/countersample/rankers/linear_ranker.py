@@ -11,8 +11,8 @@ import numpy as np
 from countersample._json import Finite, check_schema
 from countersample._params import choice, number
 from countersample.data.compact import linear_scores
+from countersample.defaults import CONFIDENCE, HOLDOUT, METRIC
 from countersample.errors import DataError, ParameterError
-from countersample.options import CONFIDENCE, HOLDOUT, METRIC
 from countersample.rankers.base import ClickRanker
 from countersample.rankers.checks import COUNT, MIN_PROPENSITY, check_flag, either
 from countersample.rankers.task import list_starts

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import numpy as np
 
-from countersample.options import CONFIDENCE
+from countersample.defaults import CONFIDENCE
 from countersample.study.grids import PAPER_DATASETS, TESTS, Claim, ClaimTest, Direction, Value
 from countersample.study.settings import PAPER, metric_title
 from countersample.study.statistics import (

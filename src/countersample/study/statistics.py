@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from countersample.defaults import CONFIDENCE
 from countersample.errors import DataError
-from countersample.options import CONFIDENCE
 from countersample.study.grids import COMPARED, Value
 
 if TYPE_CHECKING:

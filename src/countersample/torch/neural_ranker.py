@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from countersample._environment import need
 from countersample._params import choice, whole_number
+from countersample.defaults import CONFIDENCE, HOLDOUT, METRIC
 from countersample.errors import ParameterError
-from countersample.options import CONFIDENCE, HOLDOUT, METRIC
 from countersample.rankers.checks import COUNT, MIN_PROPENSITY
 from countersample.rankers.rounds import RoundsRanker
 from countersample.rankers.task import scale_base, weigh_clicks

@@ -8,7 +8,7 @@ from shops import known_fit, opened, top_five, usual_fit, usual_shop
 
 from countersample.evaluation import estimate_gain
 from countersample.fitting import fit_from_impressions
-from countersample.fitting.intervals import Units, draw_values
+from countersample.fitting.propensity_draws import Units, draw_values
 from countersample.logs import read_impressions
 from countersample.logs.joins import Matched
 from countersample.logs.tally import find_visits

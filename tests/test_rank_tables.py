@@ -23,7 +23,7 @@ from countersample.errors import DataError, ParameterError
 from countersample.logs import files as formats
 from countersample.logs import read_features
 from countersample.rankers.files import load_scorer
-from countersample.rankers.serving import TableColumns, rank_batches
+from countersample.rankers.rank_tables import TableColumns, rank_batches
 
 N_QUERIES, N_ITEMS = 30, 7
 
@@ -302,7 +302,7 @@ def test_spark_ranks_on_its_workers(ranker, table, rng, monkeypatch, cluster):
 PEAK = """
 import resource, sys
 from countersample.rankers.files import load_scorer
-from countersample.rankers.serving import rank_file
+from countersample.rankers.rank_tables import rank_file
 from pathlib import Path
 serving = load_scorer(sys.argv[1])
 rank_file(serving, "small.parquet", Path("out.parquet"))  # compiles
