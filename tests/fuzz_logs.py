@@ -27,6 +27,7 @@ from countersample.errors import DataError
 from countersample.logs import engines, read_impressions
 from countersample.logs.engines import DuckDB
 from countersample.logs.files import explained, find_files
+from countersample.options import LogOptions
 
 engines.available_cores = lambda: 1
 pa.set_cpu_count(1)
@@ -100,7 +101,7 @@ class Opened:
 
     def __init__(self, folder, cleanup):
         self.path = folder / "log"
-        self.duckdb = DuckDB(cleanup)
+        self.duckdb = DuckDB(cleanup, LogOptions())
 
     def rows(self, data, ending, name):
         """Return the rows as dicts, or None where they are refused."""
