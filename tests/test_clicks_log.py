@@ -177,6 +177,7 @@ def test_from_impressions(data):
         ({"query": [0, 0, 2**31, 0]}, "query is 2147483648 in row 2"),
         ({"query": [[0, 1], [0, -1]]}, r"query has shape \(2, 2\), expected a column"),
         ({"item": [0.0, 1.0, 2.0, 3.0]}, "item is of type float64, expected integers"),
+        ({"item": None}, "item has shape"),
         ({"query": [], "item": [], "propensity": []}, "the click log is empty"),
         ({"session": [0.5, 1, 1, 1]}, "session is of type float64, expected integers or strings"),
         ({"position": [1, 0, 1, 1]}, "position is 0 in row 1, expected a rank, counted from 1"),

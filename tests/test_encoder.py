@@ -278,7 +278,7 @@ def test_values_against_a_slow_twin(rng):
     ],
 )
 def test_columns_that_no_table_teaches_are_rejected(name, kind, values, reference):
-    with pytest.raises(DataError, match="a column of the encoder is"):
+    with pytest.raises(DataError, match="a column of the encoder has the name"):
         EncodedColumn(name, kind, values, reference)
 
 

@@ -61,3 +61,21 @@ def test_an_old_folder_comes_back_if_the_new_one_cannot_be_renamed(tmp_path, mon
     with failure, atomic_path(target) as temporary:
         temporary.mkdir()
     assert names(tmp_path) == ["out"]
+
+
+def test_an_old_folder_that_cannot_come_back_is_not_removed(tmp_path, monkeypatch):
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "content").write_text("old")
+    original = type(target).replace
+
+    def replace(path, to):
+        if path != target:
+            raise OSError(5, "Input/output error")
+        return original(path, to)
+
+    monkeypatch.setattr(type(target), "replace", replace)
+    with pytest.raises(CounterSampleError), atomic_path(target) as temporary:
+        temporary.mkdir()
+    (left,) = tmp_path.iterdir()
+    assert (left / "content").read_text() == "old"

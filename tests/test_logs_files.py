@@ -15,10 +15,8 @@ from pyarrow import parquet
 from twins_impressions import as_dict
 
 from countersample.errors import DataError, ParameterError
-from countersample.logs import (
-    read_features,
-    read_impressions,
-)
+from countersample.logs import read_features, read_impressions
+from countersample.logs.files import find_files
 
 HEADER = "query_id,item_id,position,click\n"
 
@@ -287,3 +285,51 @@ def test_an_address_needs_an_extension_that_is_there(monkeypatch):
         with pytest.raises(ParameterError, match=f"its extension {name}, which is not installed"):
             read_impressions(address)
     assert asked == ["httpfs", "azure"]
+
+
+# -- batches, for tables larger than memory
+
+
+def read_batches(source, columns):
+    return pa.Table.from_batches(find_files(str(source)).batches(columns)).to_pylist()
+
+
+def test_batches_of_parquet_files(tmp_path):
+    """Files may have integers and fractions; a column that one file lacks is an error."""
+    parquet.write_table(pa.table({"id": [1, 2], "price": [1, 2]}), tmp_path / "a.parquet")
+    later = tmp_path / "b.parquet"
+    parquet.write_table(pa.table({"id": [3], "price": [3.5]}), later)
+    prices = [batch["price"][0].as_py() for batch in find_files(str(tmp_path)).batches(["price"])]
+    assert prices == [1, 3.5]
+    parquet.write_table(pa.table({"id": [3]}), later)
+    with pytest.raises(DataError, match=r"b\.parquet has no column 'price', which others have"):
+        read_batches(tmp_path, ["id", "price"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_batches_have_the_columns_of_partitions(tmp_path, ending):
+    for query in ("1", "x y"):
+        folder = tmp_path / f"query_id={quote(query)}"
+        folder.mkdir()
+        if ending == "csv":
+            (folder / "a.csv").write_text("item_id\n7\n")
+        else:
+            parquet.write_table(pa.table({"item_id": ["7"]}), folder / "a.parquet")
+    rows = read_batches(tmp_path, ["query_id", "item_id"])
+    assert rows == [{"query_id": "1", "item_id": "7"}, {"query_id": "x y", "item_id": "7"}]
+
+
+def test_csv_by_an_address(tmp_path):
+    (tmp_path / "log.csv").write_text(rows_of("a", "b"))
+    assert as_dict(read_impressions(f"file://{tmp_path}/log.csv").counts()) == as_dict(
+        read_impressions(tmp_path / "log.csv").counts()
+    )
+
+
+def test_a_link_to_another_folder_is_rejected(tmp_path):
+    for name in ("other", "log"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text(rows_of("a"))
+    (tmp_path / "log" / "day=2").symlink_to(tmp_path / "other")
+    with pytest.raises(DataError, match="a link to another folder, which is not followed"):
+        read_impressions(tmp_path / "log")

@@ -466,3 +466,9 @@ def test_steps_must_fit_each_other():
     ):  # fmt: skip
         with pytest.raises(DataError, match="its "):
             STEPS.check_widths(n_features, names, n_scored)
+
+
+def test_an_imputer_leaves_the_features_as_they_are():
+    features = np.array([[1.0, np.nan], [3.0, np.nan]])
+    features.setflags(write=False)
+    assert Imputer.fit_matrix(features).fill == (2.0, 0.0)

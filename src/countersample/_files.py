@@ -109,5 +109,6 @@ def _clean_up(temporary: Path, target: Path) -> None:
     with suppress(OSError):
         if aside.is_dir() and not target.is_dir():
             aside.replace(target)
-    remove(aside)
+    if target.is_dir():  # else the old folder is the only copy
+        remove(aside)
     remove(temporary)

@@ -24,6 +24,7 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from shutil import rmtree
+from threading import Lock
 from typing import Any, TypeVar
 
 import numba
@@ -40,6 +41,7 @@ _BOTH: dict[str, Any] = {"fastmath": False, "no_cfunc_wrapper": True}
 _KERNEL: dict[str, Any] = _BOTH | {"nogil": True}
 # Settings that change compiled code, and that the index of numba's cache does not hold.
 _SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT")
+_DECORATING = Lock()  # numba.config is shared by all threads
 MAX_FOLDERS = 8  # the last used ones: of this release, of other releases and of former edits
 
 
@@ -50,11 +52,12 @@ def kernel(**options: Any) -> Callable[[Function], Function]:  # noqa: ANN401 (n
         folder = open_folder()
         if folder is None:
             return njit(**_KERNEL | options)(function)
-        previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)  # numba reads it right here
-        try:
-            return njit(cache=True, **_KERNEL | options)(function)
-        finally:
-            config.CACHE_DIR = previous
+        with _DECORATING:
+            previous, config.CACHE_DIR = config.CACHE_DIR, str(folder)  # numba reads it right here
+            try:
+                return njit(cache=True, **_KERNEL | options)(function)
+            finally:
+                config.CACHE_DIR = previous
 
     return decorate
 

@@ -121,7 +121,7 @@ class ClickLog(Tabular):
                    "session": as_codes}  # fmt: skip
         for name in _COLUMNS:
             column: Any = getattr(self, name)
-            if column is None:
+            if column is None and name not in _REQUIRED:
                 continue
             column = readers.get(name, as_numbers)(column, name)
             if column.shape != (len(self.query),):
@@ -439,6 +439,7 @@ class ClickLog(Tabular):
 
 
 _COLUMNS = tuple(each.name for each in fields(ClickLog))[:-2]
+_REQUIRED = ("query", "item", "propensity")
 
 
 # -- files

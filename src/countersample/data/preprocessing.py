@@ -134,7 +134,7 @@ class Imputer:
         step = max(1, _MEDIAN_VALUES // max(1, n_items))
         for start in range(0, n_features, step):
             part = slice(start, start + step)
-            columns = np.asarray(features[:, part], np.float64)  # float32 sums may overflow
+            columns = np.array(features[:, part], np.float64)  # float32 sums may overflow
             n_missing[part] = np.isnan(columns).sum(axis=0)
             columns[:, n_missing[part] == n_items] = 0
             fill[part] = np.nanmedian(columns, axis=0) if n_items else 0

@@ -112,8 +112,6 @@ def resample(
 
     The first column of `sums`, (n_clusters, k), is the divisor of an estimate: it is never 0 in a
     draw. There are `n_empty` sessions without a row, each with the columns `empty`, (k,).
-    n_bootstrap : int
-    rng : numpy Generator
     """
     whole_number("n_bootstrap", n_bootstrap, least=1)
     empty = np.zeros(sums.shape[1]) if empty is None else empty

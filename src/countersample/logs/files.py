@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import narwhals as nw
 import pyarrow as pa
@@ -27,7 +28,7 @@ from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.logs.columns import MIXED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pyarrow.csv import ParseOptions
     from pyarrow.dataset import Dataset
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 TEXT_IDS = b"countersample.text_ids"
 #: Parquet metadata of an aggregated log: whether queries were joined when it was counted.
 JOINED_QUERIES = b"countersample.joined_queries"
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 BATCH_ROWS = 1 << 15
 _BLOCK_BYTES = 1 << 20
 _AZURE_SCHEMES = ("az", "azure", "abfss")
@@ -222,29 +224,50 @@ class Files:
             with _open_json(self, columns) as lines:
                 yield from pa.RecordBatchReader.from_stream(lines)
             return
+        if self.format.name == "parquet" and not self.is_remote:
+            yield from self._parquet_batches(columns)
+            return
         if not self.format.delimiter:
-            from pyarrow.dataset import ParquetFragmentScanOptions  # noqa: PLC0415 (imports pandas)
-
-            # By default the scanner reads whole files ahead if the consumer is slow.
-            frugal = ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
-            yield from self.open().to_batches(
-                columns=list(columns), batch_size=BATCH_ROWS, use_threads=False,
-                batch_readahead=0, fragment_readahead=0,
-                fragment_scan_options=frugal if self.format.name == "parquet" else None,
-            )  # fmt: skip
+            yield from self.open().to_batches(columns=list(columns), batch_size=BATCH_ROWS)
             return
         self.open()  # rejects files with different columns
-        text = csv.ConvertOptions(
-            column_types=dict.fromkeys(columns, pa.string()),
-            include_columns=columns,
-            strings_can_be_null=True,
-            null_values=[""],
-        )
-        settings = csv.ReadOptions(use_threads=False), _dialect(self), text
         system, paths = self.locate()
-        for path in paths:  # the scanner of datasets would read whole files ahead
+        for name, path in zip(self.paths, paths, strict=True):
+            partitions = self.partitions(name)
+            text = csv.ConvertOptions(
+                column_types=dict.fromkeys(columns, pa.string()),
+                include_columns=[column for column in columns if column not in partitions],
+                strings_can_be_null=True,
+                null_values=[""],
+            )
+            settings = csv.ReadOptions(use_threads=False), _dialect(self), text
+            # The scanner of datasets would read whole files ahead.
             with system.open_input_stream(path) as file, csv.open_csv(file, *settings) as reader:
-                yield from reader
+                for batch in reader:
+                    yield _add_partitions(batch, columns, partitions)
+
+    def _parquet_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield batches file by file: each file may have its own width of numbers."""
+        self.check_types()
+        for path in self.paths:
+            partitions = self.partitions(path)
+            with parquet.ParquetFile(path, pre_buffer=False) as file:
+                names = [name for name in columns if name in file.schema_arrow.names]
+                missing = [name for name in columns if name not in {*names, *partitions}]
+                if missing:
+                    raise DataError(
+                        f"{path} has no column {missing[0]!r}, which others have: add it there"
+                    )
+                for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
+                    yield _add_partitions(batch, columns, partitions)
+
+    def partitions(self, path: str) -> dict[str, str | None]:
+        """Return the columns that the folders of a file stand for (``policy=a/``), as text."""
+        if self.folder is None or self.is_remote:
+            return {}
+        folders = Path(path).relative_to(self.folder).parts[:-1]
+        values = dict(part.split("=", 1) for part in folders if "=" in part)
+        return {k: None if v == _NO_PARTITION else unquote(v) for k, v in values.items()}
 
     def column_names(self) -> list[str]:
         """Return the names of the columns."""
@@ -350,8 +373,18 @@ def _list_folder(folder: Path, formats: Sequence[Format]) -> list[Path]:
     def is_hidden(path: Path) -> bool:
         return any(part[0] in "._" and "=" not in part for part in path.relative_to(folder).parts)
 
-    paths = (path for path in sorted(folder.rglob("*")) if not path.is_dir())
-    return [path for path in paths if find_format(path.name, formats) and not is_hidden(path)]
+    paths = []
+    for path in sorted(folder.rglob("*")):
+        if is_hidden(path):
+            continue
+        if not path.is_dir():
+            paths += [path] if find_format(path.name, formats) else []
+        elif path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+            raise DataError(
+                f"{path}: a link to another folder, which is not followed: name the files with a "
+                "pattern, or put them into one folder"
+            )
+    return paths
 
 
 def _find_one_format(source: str, paths: Sequence[str]) -> Format:
@@ -385,7 +418,6 @@ def _decompress(path: str, target: Path) -> None:
 
 
 def _dialect(files: Files) -> ParseOptions:
-
     return csv.ParseOptions(delimiter=files.format.delimiter, newlines_in_values=True)
 
 
@@ -407,9 +439,7 @@ def _open_delimited(files: Files) -> Dataset:
                 f"{', '.join(first)}, expected the same in all files"
             )
     first = [name for name in first if name]  # a column without a name cannot be selected
-    inner = Path(paths[0]).relative_to(files.folder).parts[:-1] if files.folder else ()
-    keys = dict.fromkeys(part.split("=")[0] for part in inner if "=" in part)
-    partitions = [name for name in keys if name not in first]
+    partitions = [name for name in files.partitions(files.paths[0]) if name not in first]
     schema = pa.schema([(name, pa.string()) for name in partitions])
     return dataset.dataset(
         paths,
@@ -420,11 +450,23 @@ def _open_delimited(files: Files) -> Dataset:
     )
 
 
+def _add_partitions(
+    batch: pa.RecordBatch, columns: Sequence[str], partitions: Mapping[str, str | None]
+) -> pa.RecordBatch:
+    """Return columns of a batch, or of the partitions of its file if the batch lacks them."""
+
+    def column(name: str) -> pa.Array:
+        if name in batch.schema.names:
+            return batch[name]
+        return pa.repeat(pa.scalar(partitions[name], pa.string()), len(batch))
+
+    return pa.record_batch({name: column(name) for name in columns})
+
+
 # -- Parquet
 
 
 def _read_schema(path: str) -> pa.Schema:
-
     with explained(path):
         return parquet.read_schema(path)
 
