@@ -20,7 +20,6 @@ LICENCES = {
     "backports-zstd": ("PSF-2.0",),
     "cyclopts": ("Apache-2.0",),
     "duckdb": ("MIT",),
-    "filelock": ("MIT", "Unlicense"),  # the newer and the older releases
     "jinja2": ("BSD-3-Clause",),
     "lightgbm": ("MIT",),
     "markdown-it-py": ("MIT",),

@@ -7,6 +7,7 @@ before the first line of this package, while the interpreter itself starts, cann
 import contextlib
 import importlib
 import inspect
+import json
 import pkgutil
 import signal
 import subprocess
@@ -123,6 +124,15 @@ def test_at_an_import_or_before_a_file_has_its_name(folder, command, event):
 )
 def test_in_compiled_code_that_would_take_long(folder, number, said):
     check(folder, "simulate", number, "computing", said)
+
+
+@pytest.mark.slow
+def test_a_job_log_in_json_has_the_signal_as_a_line(folder, monkeypatch):
+    words = f"--log-format json {COMMANDS['simulate']}"
+    monkeypatch.setitem(COMMANDS, "simulate", words)
+    done = run(folder, "simulate", signal.SIGINT, "computing")
+    last = json.loads(done.stderr.splitlines()[-1])
+    assert (last["level"], last["message"]) == ("error", "interrupted")
 
 
 @pytest.mark.slow

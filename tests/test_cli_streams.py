@@ -25,8 +25,8 @@ def test_an_output_that_is_full(unbuffered):
     done = through_shell("data list", ">/dev/full", PYTHONUNBUFFERED=unbuffered)
     assert done.returncode == 1
     (line,) = done.stderr.decode().splitlines()
-    assert line.startswith("countersample: ")
-    assert line.endswith("No space left on device")
+    expected = "countersample: standard output cannot be written: No space left on device"
+    assert line == expected
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -40,7 +40,7 @@ def test_an_output_whose_reader_has_gone(unbuffered):
 def test_errors_that_nobody_reads(words, code, redirected):
     done = through_shell(words, redirected)
     assert (done.returncode, done.stderr) == (code, b"")
-    assert (b"mq2008" in done.stdout) == (code == 0)
+    assert (b"mq2008" in done.stdout) if code == 0 else not done.stdout
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

@@ -151,6 +151,14 @@ def test_damaged_results_are_computed_again(finished, tmp_path):
     assert results(work, copy) == results(work, store)
 
 
+def test_a_result_that_lacks_a_value_is_an_error(finished, tmp_path):
+    _, store, work = finished
+    copy, job = copy_of(store, tmp_path), jobs_of(work, "run")[0]
+    copy.path(job).write_text("{}")
+    with pytest.raises(DataError, match="is damaged, it has no 'regret': delete it"):
+        copy.read(job)["regret"]
+
+
 def test_an_error_ends_the_run_and_keeps_finished_results(experiment, tmp_path, monkeypatch):
     def fail(*_):
         raise DataError("no luck")

@@ -159,6 +159,8 @@ class _ConfigFile:
                 near = get_close_matches(option, options - {option}, n=1)
                 hint = f", did you mean {near[0].removeprefix('--')!r}?" if near else ""
                 form = "a table" if isinstance(value, dict) else "an option"
+                if isinstance(value, dict) and value:
+                    hint = ", expected options without a table around them"
                 raise DataError(
                     f"{self.path}: no command has {form} {key!r}{hint}: see countersample "
                     "COMMAND --help for the options"

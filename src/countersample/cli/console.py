@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from countersample import _progress
 from countersample._progress import get_logger, printable
+from countersample.cli import process
+from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,11 +52,18 @@ class Output:
             values = self.values() if callable(self.values) else self.values
             encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
             text = json.dumps(values, indent=2, ensure_ascii=encoding.lower() != "utf-8")
-        print(printable(text))  # noqa: T201 (this is the output)
+        try:
+            print(printable(text))  # noqa: T201 (this is the output)
+        except BrokenPipeError:
+            raise  # the reader has gone, as with `head`
+        except OSError as error:
+            raise DataError(f"standard output cannot be written: {error.strerror}") from error
 
 
 def note(text: str) -> None:
     """Print a note beside the results, to standard error, if it has a reader."""
+    if sys.stderr is None:  # closed by the caller; print would write to standard output
+        return
     with suppress(OSError):
         print(printable(text), file=sys.stderr, flush=True)  # noqa: T201 (this is the display)
 
@@ -120,6 +129,13 @@ def configure_log(log_format: str | None, log_level: str | None) -> None:
         handler = _StandardError()
         handler.setFormatter(JsonLines() if log_format == "json" else lines)
         root.addHandler(handler)
+    process.format_line = _as_json_line if log_format == "json" else str
+
+
+def _as_json_line(text: str) -> str:
+    record = {"levelname": "ERROR", "levelno": logging.ERROR, "name": logger.name}
+    message = text.removeprefix("countersample: ")
+    return JsonLines().format(logging.makeLogRecord(record | {"msg": message}))
 
 
 def is_json() -> bool:

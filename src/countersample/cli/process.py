@@ -21,11 +21,13 @@ from countersample import _cleanup
 
 TYPE_CHECKING = False  # typing takes longer to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _MESSAGES = {int(signal.SIGINT): "interrupted", int(signal.SIGTERM): "terminated"}
 if hasattr(signal, "SIGHUP"):  # Windows does not have it
     _MESSAGES[int(signal.SIGHUP)] = "the terminal has gone"
+
+format_line: Callable[[str], str] = str  # how a last message becomes a line of standard error
 
 
 @contextmanager
@@ -65,7 +67,7 @@ def _wait(read: int) -> None:
         pass
     sys.setswitchinterval(60)  # no other thread begins anything between the last step and the end
     messages = _cleanup.put_in_order() or [f"countersample: {_MESSAGES[number]}"]
-    text = "".join(f"{message}\n" for message in messages)
+    text = "".join(f"{format_line(message)}\n" for message in messages)
     if "rich.live" in sys.modules and os.isatty(2):
         text = f"\r\x1b[K\x1b[?25h{text}"  # a bar may be shown, and hides the cursor
     try:

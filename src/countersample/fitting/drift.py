@@ -555,7 +555,8 @@ def _compare_queries(logs: tuple[LogUnits, LogUnits], notes: list[str]) -> Itera
     for kind, one, other in (("new", after, before), ("gone", before, after)):
         names, query = one.groups["query_id"]
         other_names, other_query = other.groups["query_id"]
-        is_new = ~np.isin(names, other_names)
+        other_queries = set(other_names)  # an array would be as wide as the longest query
+        is_new = np.array([name not in other_queries for name in names], bool)
         # Another log of the same users would bring the queries that only one unit has: each unit
         # in turn takes the part of the other log.
         pairs = np.unique(other_query * N_BUCKETS + other.unit)

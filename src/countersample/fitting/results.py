@@ -108,7 +108,7 @@ class Fit(GainEstimate):
         """Whether the ranker is better than your current one, and why."""
         return decide(
             self.gain,
-            withheld=describe_leaks(self.leaks, self.accepted),
+            withheld=describe_leaks(self.leaks, self.accepted, _ACCEPT),
             unidentified="" if self.is_identified else self.evaluation_source.method,
             kept=describe_kept(self.ranker),
         )
@@ -220,15 +220,19 @@ class TrainedRanker:
         )  # fmt: skip
 
 
-def describe_leaks(leaks: tuple[Leak, ...], accepted: tuple[str, ...] = ()) -> str:
+_ACCEPT = ", or, if it was, confirm that (--accept-features)"  # for commands with that option
+
+
+def describe_leaks(
+    leaks: tuple[Leak, ...], accepted: tuple[str, ...] = (), remedy: str = ""
+) -> str:
     """Return why there is no verdict, if a feature leaks and is not accepted."""
     names = dict.fromkeys(leak.name for leak in leaks if leak.name not in accepted)
     if not names:
         return ""
     return (
         f"{list_names(list(names))} was computed from the clicks that evaluate it. Leave it out "
-        "(--exclude), compute it from earlier clicks only, or, if it was, confirm that "
-        "(--accept-features)"
+        f"(--exclude) or compute it from earlier clicks only{remedy}"
     )
 
 

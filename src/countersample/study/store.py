@@ -1,7 +1,8 @@
 """The results folder: `study.json` with the studies, and one file per job under `work/`.
 
 The file of a job is named by its key (see `jobs.Job`) and written atomically, so a run that was
-stopped continues with the jobs that have no file, and two runs in one folder do no harm.
+stopped continues with the jobs that have no file. Two runs of one study in one folder repeat work,
+and lose none.
 """
 
 from __future__ import annotations
@@ -154,6 +155,19 @@ class Store:
             _write_json(path, result)
 
 
+class _Content(dict[str, Any]):
+    """The content of a file; missing keys raise `DataError`."""
+
+    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
+        super().__init__(content)
+        self._path = path
+
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 (nothing is returned)
+        raise DataError(
+            f"{self._path}: is damaged, it has no {name!r}: delete it, and run the study again"
+        )
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = parse_json(path.read_bytes())
@@ -161,7 +175,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise DataError(f"{path}: is damaged, expected an object: delete it, and run again")
-    return content
+    return _Content(path, content)
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
