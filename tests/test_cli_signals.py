@@ -46,8 +46,8 @@ elif event == "computing":
         import numpy as np
         from countersample._kernels import clicks
         from countersample._kernels.clicks import source_of
-        n, one = 10**9, np.full(1, 0.5)
-        clicks.clicks_until(source_of(np.random.default_rng(0)), np.array([0, 1]), one, one, one,
+        n, one, rng = 10**9, np.full(1, 0.5), np.random.default_rng(0)
+        clicks.clicks_until(source_of(rng), np.array([0, 1]), one, one, one,
                             np.empty(n, np.int32), np.empty(n, np.int64))
     kernels.rank = busy
 else:

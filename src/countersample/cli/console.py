@@ -133,9 +133,14 @@ def configure_log(log_format: str | None, log_level: str | None) -> None:
 
 
 def _as_json_line(text: str) -> str:
-    record = {"levelname": "ERROR", "levelno": logging.ERROR, "name": logger.name}
-    message = text.removeprefix("countersample: ")
-    return JsonLines().format(logging.makeLogRecord(record | {"msg": message}))
+    """Return the line of an error; no lock is taken, because a signal may come at any time."""
+    entry = {
+        "time": time.strftime(_TIME, time.gmtime()),
+        "level": "error",
+        "logger": logger.name,
+        "message": text.removeprefix("countersample: "),
+    }
+    return json.dumps(entry)
 
 
 def is_json() -> bool:
