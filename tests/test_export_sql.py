@@ -215,10 +215,12 @@ class TestScores:
     @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["linear", "boosted"])
     def test_of_wide_tables(self, kind, dialect, database, rng, tmp_path):
-        """PostgreSQL has at most 1,600 columns in a table, and 1,664 in any step."""
-        if dialect not in {"duckdb", "postgres"}:
-            pytest.skip("others have no such limit, and take long to read so long a view")
-        names = [f"f{index}" for index in range(1500 if kind == "linear" else 750)]
+        """PostgreSQL has at most 1,600 columns in a table, and 1,664 in any step.
+
+        Others have no such limit, and take long to read so long a view: they get a short one.
+        """
+        width = 1500 if kind == "linear" else 750
+        names = [f"f{index}" for index in range(width if dialect in {"duckdb", "postgres"} else 50)]
         rows = rng.random((5, len(names)), np.float32)
         shape = {"shift": (0.1,) * len(names), "scale": (2.0,) * len(names)}
         scorer = LinearScorer(rng.standard_normal(len(names)))

@@ -82,7 +82,7 @@ def test_a_default_is_written_once(value):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and type(node.value) is type(value):
                 places += [f"{path.name}:{node.lineno}"] if node.value == value else []
-    assert [place.partition(":")[0] for place in places] == ["options.py"], places
+    assert [place.partition(":")[0] for place in places] == ["defaults.py"], places
 
 
 @pytest.mark.slow

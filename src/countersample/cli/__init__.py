@@ -31,17 +31,19 @@ def _run() -> int | str | None:
     except CounterSampleError as error:
         problem = str(error)
     except MemoryError:
-        problem = (
-            "not enough memory for this data: read it with --cache DIR, which keeps it on disk"
-        )
-    except OSError as error:  # a broken pipe has lost its reader, as with `head`
-        problem = "" if isinstance(error, BrokenPipeError) else str(error)
+        problem = "not enough memory for this data: --cache DIR reads it from disk"
+    except OSError as error:
+        problem = str(error) if error.filename else _describe_output(error)
     try:
         process.flush_output()
     except OSError as error:
-        code = 1
-        if not isinstance(error, BrokenPipeError):
-            problem = f"standard output cannot be written: {error.strerror}"
+        code, problem = 1, _describe_output(error)
     if problem:
         console.report(problem, level="error")
     return code
+
+
+def _describe_output(error: OSError) -> str:
+    """Return the error of standard output; none if its reader has gone, as with `head`."""
+    text = f"standard output cannot be written: {error.strerror}"
+    return "" if isinstance(error, BrokenPipeError) else text

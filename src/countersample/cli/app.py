@@ -76,16 +76,10 @@ def run(
 ) -> int:
     """Run a command.
 
-    Parameters
-    ----------
-    json
-        Print the result as JSON, for scripts.
-    config
-        A TOML file with options of the commands; countersample.toml in this folder by default.
-    log_format
-        Write a log of the steps to standard error, as text or as one JSON object per line.
-    log_level
-        The least severe messages of the log; info by default.
+    :param json: Print the result as JSON, for scripts.
+    :param config: A TOML file with options of the commands; countersample.toml by default.
+    :param log_format: Write a log of the steps to standard error, as text or JSON lines.
+    :param log_level: The least severe messages of the log; info by default.
     """
     console.configure_log(log_format, log_level)
     if config is not None and not config.is_file():

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from countersample import _progress
 from countersample._progress import get_logger, printable
 from countersample.cli import process
-from countersample.errors import DataError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,12 +51,7 @@ class Output:
             values = self.values() if callable(self.values) else self.values
             encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
             text = json.dumps(values, indent=2, ensure_ascii=encoding.lower() != "utf-8")
-        try:
-            print(printable(text))  # noqa: T201 (this is the output)
-        except BrokenPipeError:
-            raise  # the reader has gone, as with `head`
-        except OSError as error:
-            raise DataError(f"standard output cannot be written: {error.strerror}") from error
+        print(printable(text))  # noqa: T201 (this is the output)
 
 
 def note(text: str) -> None:
@@ -134,13 +128,8 @@ def configure_log(log_format: str | None, log_level: str | None) -> None:
 
 def _as_json_line(text: str) -> str:
     """Return the line of an error; no lock is taken, because a signal may come at any time."""
-    entry = {
-        "time": time.strftime(_TIME, time.gmtime()),
-        "level": "error",
-        "logger": logger.name,
-        "message": text.removeprefix("countersample: "),
-    }
-    return json.dumps(entry)
+    entry = {"time": time.strftime(_TIME, time.gmtime()), "level": "error", "logger": logger.name}
+    return json.dumps(entry | {"message": text.removeprefix("countersample: ")})
 
 
 def is_json() -> bool:

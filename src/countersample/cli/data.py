@@ -148,9 +148,6 @@ def _describe_target(dataset: RankingDataset, target: Path, closing: str = "") -
     return Output(f"{dataset!r} is in {target}{closing}", values)
 
 
-# -- simulated clicks ----------------------------------------------------------------------------
-
-
 def simulate(
     data: p.Data,
     /,

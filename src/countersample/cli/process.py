@@ -71,9 +71,7 @@ def _wait(read: int) -> None:
     if "rich.live" in sys.modules and os.isatty(2):
         text = f"\r\x1b[K\x1b[?25h{text}"  # a bar may be shown, and hides the cursor
     try:
-        os.write(2, text.encode("utf-8", "backslashreplace"))
-    except OSError:
-        pass  # there is no reader
+        os.write(2, text.encode("utf-8", "backslashreplace"))  # an error has no reader
     finally:
         os._exit(128 + number)
 
