@@ -78,8 +78,9 @@ class EncodedColumn:
             is_valid = is_valid and _is_day(self.reference)
         if not is_valid:
             raise DataError(
-                f"a column of the encoder has the name {self.name!r}, the kind {self.kind!r} and "
-                f"the values {reprlib.repr(self.values)}, expected a name, one of the "
+                f"a column of the encoder has the name {self.name!r}, the kind {self.kind!r}, the "
+                f"values {reprlib.repr(self.values)} and the day {self.reference!r}, expected a "
+                "name, one of the "
                 f"kinds {', '.join(KINDS)}, different values of a category, a YYYY-MM-DD of a date"
             )
 
