@@ -7,10 +7,12 @@ Matplotlib is imported when something is drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from countersample.defaults import CONFIDENCE
 from countersample.pages.charts import (
     MAIN,
     MARKED,
@@ -39,7 +41,7 @@ __all__ = [
     "plot_weights",
     "wilson_interval",
 ]
-_Z95 = 1.959963984540054  # the normal quantile of a 95 % interval
+_QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)  # half the width of a normal interval
 _LEVEL_DASHES = ("-", (0, (4, 3)), (0, (1, 2)))
 _OUTCOME_COLOURS = {"better": "#009E73", "worse": "#D55E00", "not shown": "#6E6E6E"}
 
@@ -114,7 +116,7 @@ def plot_click_rates(counts: PositionCounts, *, ax: Axes | None = None) -> Axes:
     ax.set_ylim(bottom=0)
     ax.yaxis.set_major_formatter(lambda y, _: f"{100 * y:g} %")
     _position_axis(ax)
-    ax.set_ylabel("click rate, with 95 % interval")
+    ax.set_ylabel(f"click rate, with {100 * CONFIDENCE:g} % interval")
     return ax
 
 
@@ -239,9 +241,9 @@ def wilson_interval(
     """
     n = impressions.astype(np.float64)
     rate = clicks / n
-    middle = rate + _Z95**2 / (2 * n)
-    half = _Z95 * np.sqrt(rate * (1 - rate) / n + _Z95**2 / (4 * n**2))
-    whole = 1 + _Z95**2 / n
+    middle = rate + _QUANTILE**2 / (2 * n)
+    half = _QUANTILE * np.sqrt(rate * (1 - rate) / n + _QUANTILE**2 / (4 * n**2))
+    whole = 1 + _QUANTILE**2 / n
     return np.maximum((middle - half) / whole, 0), np.minimum((middle + half) / whole, 1)
 
 
