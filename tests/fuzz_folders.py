@@ -23,7 +23,7 @@ import numpy as np
 from countersample import RankingDataset, load_letor
 from countersample.data import letor_reader
 from countersample.data.dataset import stored_arrays
-from countersample.data.letor import read_groups
+from countersample.data.letor_reader import read_groups
 from countersample.data.store import open_with_notes
 from countersample.errors import CounterSampleError
 

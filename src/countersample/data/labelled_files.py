@@ -10,7 +10,8 @@ from countersample._progress import get_logger
 from countersample.data.compact import check_bits
 from countersample.data.dataset import RankingDataset
 from countersample.data.folders import find_layout
-from countersample.data.letor import load_letor, read_letor, save_letor
+from countersample.data.letor import load_letor, save_letor
+from countersample.data.letor_reader import LetorOptions, read_letor
 from countersample.data.sources import as_path, reading
 from countersample.data.store import (
     check_replaceable,
@@ -113,7 +114,8 @@ def convert(
     if is_text and not target.suffix:
 
         def fill(tape: Tape) -> tuple[RankingDataset, dict[str, Any]]:
-            dataset, _ = read_letor([source], tape, clip=clip, progress=progress)
+            options = LetorOptions(clip=clip, progress=progress)
+            dataset, _ = read_letor([source], tape, options)
             return dataset, {"source": source.name}
 
         write_folder(target, fill, bits=bits)

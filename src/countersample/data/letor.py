@@ -4,40 +4,31 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample._environment import available_cores
 from countersample._files import atomic_path
-from countersample._params import whole_number
-from countersample._progress import byte_progress
 from countersample.data.compact import check_bits
-from countersample.data.dataset import RankingDataset
 from countersample.data.folders import Files, Split, find_layout
-from countersample.data.letor_reader import LetorReader, LetorRows
+from countersample.data.letor_reader import LetorOptions, read_letor
 from countersample.data.matrices import first_nan
-from countersample.data.sources import (
-    COMPRESSED_SUFFIXES,
-    Source,
-    as_path,
-    open_for_writing,
-    quote,
-)
+from countersample.data.sources import Source, as_path, open_for_writing
 from countersample.data.store import Tape, read_cached
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from countersample.data.dataset import RankingDataset
+
 _NUMBERS_AT_ONCE = 1 << 20  # formatted in one go
-_MAX_FEATURES = 1_000_001  # of text, counted from 0
 _WRITABLE_ID = re.compile(rb"(?!.*\xed[\xa0-\xbf])[^\x00-\x20#]+")  # nor halves of characters
-_GROUP_SIZE = re.compile(r"0*[1-9][0-9]{,17}", re.ASCII)
-_MAX_ID = 1000  # bytes: in an array of ids, each takes the space of the longest
 
 
 def load_letor(
@@ -105,181 +96,52 @@ def load_letor(
     >>> data.labels, data.query_ids
     (array([2., 0.], dtype=float32), array([7]))
     """
-    if n_features is not None:
-        n_features = whole_number("n_features", n_features, least=1, most=_MAX_FEATURES)
-    if threads is not None:
-        threads = whole_number("threads", threads, least=1)
-    options: dict[str, Any] = {
-        "n_features": n_features, "zero_based": zero_based, "clip": clip, "groups": groups,
-        "bits": None if bits is None else check_bits(bits), "cache": cache, "progress": progress,
-        "threads": threads,
-    }  # fmt: skip
+    options = LetorOptions(n_features, zero_based, clip, groups, progress, threads)
+    load = partial(_load, bits=None if bits is None else check_bits(bits), cache=cache)
     if isinstance(source, str | os.PathLike) and as_path(source).is_dir():
         files = find_layout(Path(source)).files(fold)
         if split not in {None, *files}:
             raise DataError(f"{source}: no {split} file, found {', '.join(files)}")
         # The number of features is the folder's, so that its splits fit together.
-        parts = _load_splits(files, options)
+        parts = _load_splits(files, options, load)
         return parts if split is None else parts[split]
     for name, value in (("split", split), ("fold", fold)):
         if value is not None:
             raise ParameterError(f"{name}={value!r} goes with a folder, and {source!r} is not one")
-    sources = list(source) if isinstance(source, list | tuple) else [source]
-    return _load(sources, **options)[0]  # type: ignore[arg-type] # mypy does not narrow the rest
+    sources: Any = source if isinstance(source, list | tuple) else [source]
+    return load(sources, options)[0]
 
 
-def _load_splits(files: Files, options: dict[str, Any]) -> dict[str, RankingDataset]:
+def _load_splits(
+    files: Files, options: LetorOptions, load: Callable[..., tuple[RankingDataset, bool]]
+) -> dict[str, RankingDataset]:
     """Read files that belong together; if their columns differ, read again with the widest."""
-    parts = {split: _load(list(paths), **options) for split, paths in files.items()}
+    parts = {split: load(paths, options) for split, paths in files.items()}
     zero_based = any(zero for _, zero in parts.values())
-    width = max(
-        data.n_features + (1 if zero_based and not zero else 0) for data, zero in parts.values()
-    )
-    options = options | {"zero_based": zero_based, "n_features": width}
+    width = max(data.n_features + (zero_based and not zero) for data, zero in parts.values())
+    options = replace(options, zero_based=zero_based, n_features=width)
     return {
         split: data
         if data.n_features == width and zero == zero_based
-        else _load(list(files[split]), **options)[0]
+        else load(files[split], options)[0]
         for split, (data, zero) in parts.items()
     }
 
 
 def _load(
-    sources: list[Source],
+    sources: Sequence[Source],
+    options: LetorOptions,
     *,
     bits: int | str | None,
     cache: str | os.PathLike[str] | None,
-    progress: bool,
-    **options: Any,  # noqa: ANN401 (those of load_letor)
 ) -> tuple[RankingDataset, bool]:
     """Read sources, from the cache if there is one; also return whether features count from 0."""
     if not sources:
         raise ParameterError("an empty list of files, expected at least one")
-
-    def read(tape: Tape) -> tuple[RankingDataset, bool]:
-        return read_letor(sources, tape, progress=progress, **options)
-
     if cache is not None:
-        groups = options["groups"] or find_groups(sources[0])
-        settings = options | {"bits": bits, "threads": None}
-        return read_cached(
-            Path(cache), sources, settings, read, None if groups is None else Path(groups)
-        )
-    dataset, counts_from_0 = read(Tape())
+        return read_cached(Path(cache), sources, options, bits)
+    dataset, counts_from_0 = read_letor(sources, Tape(), options)
     return dataset if bits is None else dataset.compact(bits), counts_from_0
-
-
-def read_letor(
-    sources: list[Source],
-    tape: Tape,
-    *,
-    n_features: int | None = None,
-    zero_based: bool | None = None,
-    clip: bool = False,
-    groups: str | os.PathLike[str] | None = None,
-    progress: bool = False,
-    threads: int | None = None,
-) -> tuple[RankingDataset, bool]:
-    """Read sources onto a tape, with the options of `load_letor`.
-
-    Also return whether feature numbers start at 0.
-    """
-    with_qid: bool | None = groups is None
-    if groups is None and len(sources) == 1:
-        groups = find_groups(sources[0])
-        if groups is not None:
-            with_qid = None  # decided by the first row: a pipe can be read only once
-    paths = [Path(s) for s in sources if isinstance(s, str | os.PathLike)]
-    name = ", ".join(path.name for path in paths) or "text"
-    total = sum(path.stat().st_size for path in paths if path.exists()) or None
-    with byte_progress(f"reading {name}", total, show=progress) as report_bytes:
-        reader = LetorReader(
-            tape=tape,
-            with_qid=with_qid,
-            zero_based=zero_based,
-            n_features=n_features,
-            clip=clip,
-            threads=threads or available_cores(),
-            progress=report_bytes,
-        )
-        rows = reader.read(sources)
-    if groups is None or rows.with_qid:
-        return _by_query(rows), rows.zero_based
-    sizes = read_groups(groups, len(rows.labels))
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    query_ids = np.arange(len(sizes), dtype=np.int64)
-    return RankingDataset(rows.features, rows.labels, offsets, query_ids), rows.zero_based
-
-
-def _by_query(rows: LetorRows) -> RankingDataset:
-    """Gather the runs of rows by query, in place if they are not adjacent."""
-    n_items = len(rows.labels)
-    labels = rows.labels
-    lengths = np.diff(np.append(rows.run_starts, n_items))
-    sizes = np.bincount(rows.run_queries, weights=lengths).astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    if len(rows.run_starts) > len(rows.query_ids):
-        from countersample._kernels.letor import permute_rows  # noqa: PLC0415 (imports numba)
-
-        order = np.argsort(np.repeat(rows.run_queries, lengths), kind="stable")
-        labels = labels[order]
-        permute_rows(np.asarray(rows.features), order)
-    return RankingDataset(rows.features, labels, offsets, query_id_array(rows.query_ids))
-
-
-def query_id_array(ids: list[bytes]) -> NDArray[Any]:
-    """Return ids as int64 if all are plain integers (``-7``, not ``007``), else as strings."""
-    try:
-        numbers = [int(i) for i in ids]
-        if [b"%d" % number for number in numbers] == ids:
-            return np.array(numbers, np.int64)
-    except (ValueError, OverflowError):
-        pass
-    longest = max(ids, key=len, default=b"")
-    if len(longest) > _MAX_ID:
-        raise DataError(
-            f"query id {quote(longest.decode(errors='replace'))} has {len(longest):,} bytes, "
-            f"expected at most {_MAX_ID:,}"
-        )
-    try:
-        return np.array([i.decode() for i in ids])
-    except UnicodeDecodeError as error:
-        raise DataError(f"query id {error.object!r} is not UTF-8") from error
-
-
-def find_groups(source: Source) -> Path | None:
-    """Return the group file beside a text file, ``<name>.query``, if there is one."""
-    if not isinstance(source, str | os.PathLike):
-        return None
-    path = Path(source)
-    if not path.name:  # a folder, such as "."
-        return None
-    plain = path.with_suffix("") if path.suffix in COMPRESSED_SUFFIXES else path
-    for candidate in (path, plain):
-        groups = candidate.with_name(candidate.name + ".query")
-        if groups.is_file():
-            return groups
-    return None
-
-
-def read_groups(path: str | os.PathLike[str], n_rows: int) -> NDArray[np.int64]:
-    """Read the number of rows of each query, and check that they add up to `n_rows`."""
-    try:
-        words = Path(path).read_text(encoding="utf-8-sig").split()
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as a group file: {error}") from error
-    for number, word in enumerate(words, 1):
-        if not _GROUP_SIZE.fullmatch(word):
-            raise DataError(
-                f"{path}: expected the number of rows of a query, found {quote(word)} as number "
-                f"{number:,}"
-            )
-    sizes = [int(word) for word in words]
-    if sum(sizes) != n_rows:
-        raise DataError(
-            f"{path}: the groups have {sum(sizes):,} rows in all, expected {n_rows:,} as the data"
-        )
-    return np.array(sizes, np.int64)
 
 
 def save_letor(dataset: RankingDataset, target: str | os.PathLike[str]) -> None:

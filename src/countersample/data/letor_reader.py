@@ -9,15 +9,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample.data.sources import BYTE_ORDER_MARK, OpenSource, Source, open_source, quote
+from countersample._environment import available_cores
+from countersample._params import whole_number
+from countersample._progress import byte_progress
+from countersample.data.dataset import RankingDataset
+from countersample.data.sources import (
+    BYTE_ORDER_MARK,
+    COMPRESSED_SUFFIXES,
+    OpenSource,
+    Source,
+    open_source,
+    quote,
+)
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
@@ -34,20 +46,47 @@ EXPECTED_ROW = "label qid:ID index:value …"
 _HEADROOM = 1.02  # reserve this much more than the rows seen so far promise
 _PIECE = 1 << 19  # bytes that a core parses at a time: one that also reads ahead takes fewer
 _UNKNOWN_SHARE = 0.8  # of a stream of unknown length, assumed read: it grows by a quarter
+_MAX_FEATURES = 1_000_001  # of text, counted from 0
+_MAX_ID = 1000  # bytes: in an array of ids, each takes the space of the longest
+_GROUP_SIZE = re.compile(r"0*[1-9][0-9]{,17}", re.ASCII)
 _FIRST_ROW = re.compile(rb"^[ \t]*[^\s#][^\s#]*[ \t]*(qid:)?", re.MULTILINE)
 
 
-@dataclass
-class LetorRows:
-    """The result: a matrix, a label per row, and the query of each run of adjacent rows."""
+@dataclass(frozen=True)
+class LetorOptions:
+    """How LETOR text is read; `load_letor` explains each option."""
 
-    features: NDArray[np.float32]
-    labels: NDArray[np.float32]
-    run_starts: NDArray[np.int64]
-    run_queries: NDArray[np.int64]
-    query_ids: list[bytes]
-    zero_based: bool
-    with_qid: bool
+    n_features: int | None = None
+    zero_based: bool | None = None
+    clip: bool = False
+    groups: str | os.PathLike[str] | None = None
+    progress: bool = False
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_features is not None:
+            whole_number("n_features", self.n_features, least=1, most=_MAX_FEATURES)
+        if self.threads is not None:
+            whole_number("threads", self.threads, least=1)
+
+
+def read_letor(
+    sources: Sequence[Source], tape: Tape, options: LetorOptions
+) -> tuple[RankingDataset, bool]:
+    """Read sources onto a tape; also return whether feature numbers start at 0."""
+    groups = options.groups
+    with_qid: bool | None = groups is None
+    if groups is None and len(sources) == 1:
+        groups = find_groups(sources[0])
+        if groups is not None:
+            with_qid = None  # decided by the first row: a pipe can be read only once
+    paths = [Path(s) for s in sources if isinstance(s, str | os.PathLike)]
+    name = ", ".join(path.name for path in paths) or "text"
+    total = sum(path.stat().st_size for path in paths if path.exists()) or None
+    with byte_progress(f"reading {name}", total, show=options.progress) as report_bytes:
+        reader = _Reader(options, tape, with_qid, report_bytes)
+        reader.read(sources)
+    return reader.dataset(groups), reader.base == 0
 
 
 @dataclass
@@ -104,24 +143,23 @@ class _Block:
                 start = stop
 
 
-@dataclass(kw_only=True)
-class LetorReader:
-    """Reads one or several sources, one after the other, onto one tape; see `load_letor`."""
+class _Reader:
+    """Reads one or several sources, one after the other, onto one tape."""
 
-    tape: Tape  # where the rows go
-    with_qid: bool | None  # whether each row must name its query or must not; None: as the first
-    zero_based: bool | None
-    n_features: int | None
-    clip: bool
-    threads: int
-    progress: Callable[[float], None]  # receives the number of bytes read so far
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        options: LetorOptions,
+        tape: Tape,
+        with_qid: bool | None,  # whether each row must name its query or not; None: as the first
+        progress: Callable[[float], None],  # receives the number of bytes read so far
+    ) -> None:
         from countersample._kernels import letor  # noqa: PLC0415 (imports numba)
 
+        self.options, self.tape, self.with_qid, self.progress = options, tape, with_qid, progress
+        self.threads = options.threads or available_cores()
+        self.base = 0 if options.zero_based else 1
         self._kernel = letor
-        self._base = 0 if self.zero_based else 1
-        self._width = self.n_features or 0
+        self._width = options.n_features or 0
         self._highest = -1
         self._n_rows = 0
         self._labels: list[NDArray[np.float32]] = []
@@ -129,8 +167,8 @@ class LetorReader:
         self._run_queries: list[int] = []
         self._query_of: dict[bytes, int] = {}
 
-    def read(self, sources: Sequence[Source]) -> LetorRows:
-        """Read all sources and end the tape."""
+    def read(self, sources: Sequence[Source]) -> None:
+        """Read all sources."""
         done = 0
         with ThreadPoolExecutor(self.threads + 1) as pool:
             for position, source in enumerate(sources):
@@ -141,15 +179,24 @@ class LetorReader:
                     done += opened.position
                     if self._n_rows == before:
                         raise DataError(f"{opened.name}: no rows, expected lines '{EXPECTED_ROW}'")
-        return LetorRows(
-            features=self.tape.matrix(self._n_rows, self._width),
-            labels=np.concatenate(self._labels),
-            run_starts=np.array(self._run_starts, np.int64),
-            run_queries=np.array(self._run_queries, np.int64),
-            query_ids=list(self._query_of),
-            zero_based=self._base == 0,
-            with_qid=bool(self.with_qid),
-        )
+
+    def dataset(self, groups: str | os.PathLike[str] | None) -> RankingDataset:
+        """End the tape and gather its rows by query, in place, or by the sizes of a group file."""
+        features = self.tape.matrix(self._n_rows, self._width)
+        labels = np.concatenate(self._labels)
+        if not self.with_qid and groups is not None:
+            sizes = read_groups(groups, self._n_rows)
+            query_ids: NDArray[Any] = np.arange(len(sizes), dtype=np.int64)
+        else:
+            lengths = np.diff([*self._run_starts, self._n_rows])
+            sizes = np.bincount(self._run_queries, weights=lengths).astype(np.int64)
+            query_ids = query_id_array(list(self._query_of))
+            if len(lengths) > len(sizes):
+                order = np.argsort(np.repeat(self._run_queries, lengths), kind="stable")
+                labels = labels[order]
+                self._kernel.permute_rows(np.asarray(features), order)
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return RankingDataset(features, labels, offsets, query_ids)
 
     def _read_source(
         self, source: OpenSource, pool: ThreadPoolExecutor, done: int, sources_left: int
@@ -179,7 +226,10 @@ class LetorReader:
         while True:
             room = (self._n_rows + block.n_rows) * self._width
             if len(self.tape.flat) < room:
-                self._make_room(room, expected_rows * self._width)
+                try:
+                    self.tape.resize(max(room, expected_rows * self._width))
+                except (MemoryError, OSError):  # no such room: as much as is needed now
+                    self.tape.resize(room)
             self._run_kernel(block, pool)
             for piece in block.pieces:
                 if piece.status != self._kernel.OK:
@@ -189,14 +239,6 @@ class LetorReader:
             if self._fits(name, block.pieces):
                 break
         self._keep(block)
-
-    def _make_room(self, needed: int, expected: int) -> None:
-        """Make the tape as long as is expected; where there is no such room, as is needed now."""
-        if expected > needed:
-            with suppress(MemoryError, OSError):
-                self.tape.resize(expected)
-                return
-        self.tape.resize(needed)
 
     def _run_kernel(self, block: _Block, pool: ThreadPoolExecutor) -> None:
         rows = self.tape.flat[self._n_rows * self._width :]
@@ -219,12 +261,12 @@ class LetorReader:
             n_runs, n_uncertain,
             piece.min_index, piece.max_index, piece.status, piece.at,
         ) = self._kernel.parse_rows(
-            block.text, piece.start, piece.stop, bool(self.with_qid), self._base, self.clip,
+            block.text, piece.start, piece.stop, bool(self.with_qid), self.base, self.options.clip,
             features, labels, runs, uncertain,
         )  # fmt: skip
         piece.labels = labels
         piece.runs = runs[:n_runs].copy()
-        has_room = self._base <= piece.min_index and piece.max_index - self._base < self._width
+        has_room = self.base <= piece.min_index and piece.max_index - self.base < self._width
         if piece.status == self._kernel.OK and has_room:
             for row, start in uncertain[:n_uncertain]:
                 self._read_exactly(block, piece, int(start), features[row], labels[row : row + 1])
@@ -247,25 +289,25 @@ class LetorReader:
                 value = np.float32(float(number)) + np.float32(0)  # −0 becomes 0, as in the kernel
             if np.isinf(value):
                 value = np.copysign(np.finfo(np.float32).max, value)
-                if not self.clip and piece.status == self._kernel.OK:
+                if not self.options.clip and piece.status == self._kernel.OK:
                     piece.status = self._kernel.NOT_FINITE
                     piece.at = start + token.end() - len(number)
             if position == 0:
                 label[0] = value
             else:
-                row[int(index) - self._base] = value
+                row[int(index) - self.base] = value
 
     def _fits(self, name: str, pieces: list[_Piece]) -> bool:
         """Return whether all columns had room; if not, make room."""
         self._highest = max(self._highest, *(piece.max_index for piece in pieces))
-        base = self._base
+        base = self.base
         if min(piece.min_index for piece in pieces) < base:
-            if self.zero_based is not None:
+            if self.options.zero_based is not None:
                 raise DataError(f"{name}: a feature with number 0, expected numbers from 1")
             base = 0
-        shift = self._base - base
+        shift = self.base - base
         needed = self._highest - base + 1
-        width = self.n_features or max(self._width + shift, needed)
+        width = self.options.n_features or max(self._width + shift, needed)
         if needed > width:
             raise DataError(
                 f"{name}: a feature with number {self._highest}, expected at most {width} "
@@ -278,7 +320,7 @@ class LetorReader:
             flat = np.asarray(self.tape.flat)
             self._kernel.widen_rows(flat, self._n_rows, self._width, width, shift)
         self._width = width
-        self._base = base
+        self.base = base
         return False
 
     def _keep(self, block: _Block) -> None:
@@ -391,3 +433,61 @@ def letor_error(
             "Parquet, CSV and TSV can have missing values, and a value left out of LETOR text is 0"
         )
     return DataError(f"{name}:{line}:{column}: {sentence}")
+
+
+# -- Queries ---------------------------------------------------------------------------------------
+
+
+def query_id_array(ids: list[bytes]) -> NDArray[Any]:
+    """Return ids as int64 if all are plain integers (``-7``, not ``007``), else as strings."""
+    try:
+        numbers = [int(i) for i in ids]
+        if [b"%d" % number for number in numbers] == ids:
+            return np.array(numbers, np.int64)
+    except (ValueError, OverflowError):
+        pass
+    longest = max(ids, key=len, default=b"")
+    if len(longest) > _MAX_ID:
+        raise DataError(
+            f"query id {quote(longest.decode(errors='replace'))} has {len(longest):,} bytes, "
+            f"expected at most {_MAX_ID:,}"
+        )
+    try:
+        return np.array([i.decode() for i in ids])
+    except UnicodeDecodeError as error:
+        raise DataError(f"query id {error.object!r} is not UTF-8") from error
+
+
+def find_groups(source: Source) -> Path | None:
+    """Return the group file beside a text file, ``<name>.query``, if there is one."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    path = Path(source)
+    if not path.name:  # a folder, such as "."
+        return None
+    plain = path.with_suffix("") if path.suffix in COMPRESSED_SUFFIXES else path
+    for candidate in (path, plain):
+        groups = candidate.with_name(candidate.name + ".query")
+        if groups.is_file():
+            return groups
+    return None
+
+
+def read_groups(path: str | os.PathLike[str], n_rows: int) -> NDArray[np.int64]:
+    """Read the number of rows of each query, and check that they add up to `n_rows`."""
+    try:
+        words = Path(path).read_text(encoding="utf-8-sig").split()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read as a group file: {error}") from error
+    for number, word in enumerate(words, 1):
+        if not _GROUP_SIZE.fullmatch(word):
+            raise DataError(
+                f"{path}: expected the number of rows of a query, found {quote(word)} as number "
+                f"{number:,}"
+            )
+    sizes = [int(word) for word in words]
+    if sum(sizes) != n_rows:
+        raise DataError(
+            f"{path}: the groups have {sum(sizes):,} rows in all, expected {n_rows:,} as the data"
+        )
+    return np.array(sizes, np.int64)

@@ -29,11 +29,12 @@ from countersample.data.dataset import RankingDataset
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from os import PathLike
 
     from numpy.typing import NDArray
 
+    from countersample.data.letor_reader import LetorOptions
     from countersample.data.sources import Source
 
 FORMAT = "countersample-dataset"
@@ -246,25 +247,25 @@ def _file_state(path: Path) -> list[int]:
 
 
 def read_cached(
-    cache: Path,
-    sources: list[Source],
-    options: dict[str, Any],
-    read: Callable[[Tape], tuple[RankingDataset, bool]],
-    groups: Path | None,
+    cache: Path, sources: Sequence[Source], options: LetorOptions, bits: int | str | None
 ) -> tuple[RankingDataset, bool]:
-    """Return the dataset (and whether its features count from 0) from the cache, or `read` it.
+    """Return a dataset (and whether its features count from 0) from the cache, or read the text.
 
-    The folder of the cache is created if it does not exist. `groups` is the group file beside the
-    sources.
+    The folder of the cache is created if it does not exist.
     """
+    from countersample.data.letor_reader import find_groups, read_letor  # noqa: PLC0415 (numba)
+
     paths = [Path(source).resolve() for source in sources if isinstance(source, str | os.PathLike)]
     if len(paths) < len(sources):
         raise ParameterError("cache= goes with paths: a file object cannot be found again")
-    settings = {name: str(value) for name, value in options.items() if value is not None}
+    content = ("n_features", "zero_based", "clip", "groups")
+    values = {name: getattr(options, name) for name in content} | {"bits": bits}
+    settings = {name: str(value) for name, value in values.items() if value is not None}
     key = hashlib.blake2b(json.dumps([[*map(str, paths)], settings]).encode(), digest_size=8)
     entry = cache / f"{paths[0].name[:_CACHE_NAME]}-{key.hexdigest()}"
+    groups = options.groups or find_groups(sources[0])
     try:
-        files = paths if groups is None else [*paths, groups]
+        files = paths if groups is None else [*paths, Path(groups)]
         state = [[str(path), *_file_state(path)] for path in files]
     except OSError as error:
         raise DataError(f"{error.filename}: cannot be read: {error.strerror}") from error
@@ -273,7 +274,7 @@ def read_cached(
             raise ParameterError(f"cache= goes with files, and {path} is none: leave cache out")
 
     def fill(tape: Tape) -> tuple[RankingDataset, dict[str, Any]]:
-        dataset, zero_based = read(tape)
+        dataset, zero_based = read_letor(sources, tape, options)
         return dataset, {"sources": state, "zero_based": zero_based}
 
     try:
@@ -287,6 +288,6 @@ def read_cached(
             raise DataError(
                 f"{cache}: cannot be created as a cache: {error.strerror}: leave cache out"
             ) from error
-        write_folder(entry, fill, bits=options["bits"])
+        write_folder(entry, fill, bits=bits)
         dataset, notes = open_with_notes(entry)
     return dataset, bool(notes.get("zero_based"))
