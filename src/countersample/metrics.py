@@ -326,16 +326,17 @@ def get_metric(name: str, **options: Any) -> Callable[..., Floats]:  # noqa: ANN
 
 
 def ranks_of(scores: Floats, offsets: Ints) -> Ints:
-    """Return the rank of each row within its query, int64 (n_rows,), from 1; ties in row order.
+    """Return the rank of each row within its query, int64 (n_rows,), from 1.
 
-    This is how rankers rank: the tie rule ``"file"``.
+    This is how rankers rank. Ties are broken by the default rule, `defaults.TIES`.
     """
     from countersample._kernels.metrics import rank  # noqa: PLC0415 (imports numba)
 
     sizes = np.diff(offsets)
     scores = np.ascontiguousarray(scores, np.float64)  # for other types it would compile again
     order, ranks = np.empty((2, len(scores)), np.int64)
-    rank(scores, scores, offsets, int(sizes.max(initial=1)), 0, order)
+    favour, _ = TIE_RULES[TIES]
+    rank(scores, scores, offsets, int(sizes.max(initial=1)), favour, order)
     ranks[order] = np.arange(1, len(scores) + 1) - np.repeat(offsets[:-1], sizes)
     return ranks
 
