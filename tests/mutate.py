@@ -1,6 +1,6 @@
 """Mutation testing: apply one small fault at a time and check that the tests catch it.
 
-    python tests/mutate.py [--only ID ...] [--jobs N] [--timeout SECONDS] [--again] [-o FILE]
+    python tests/mutate.py [--only ID ...] [--jobs N] [--timeout SECONDS]
 
 The faults are listed in `tests/mutations.toml`. Each names a file, a text that occurs exactly once
 in it, the text that replaces it, and the test files that should fail. The program copies sources
@@ -8,7 +8,7 @@ and tests to a temporary folder per job; the working tree is never edited. There
 
 1. runs the listed tests once without a fault, which must pass,
 2. applies one fault, runs its tests with ``-x``, and restores the file,
-3. writes the result table after each fault (CSV, `tests/mutations.csv` by default).
+3. prints the result of each fault, with its seconds and the test that failed.
 
 Results
 -------
@@ -17,26 +17,17 @@ caught
 survived
     All listed tests passed.
 broken
-    The tests could not be collected (an import error, say). This counts as caught only for a fault
-    with ``import_error = true``: such a fault would be noticed without any test.
+    The tests could not be collected (an import error, say): it would be noticed without any test.
 timeout
     The tests did not end in time.
 
-A second run skips faults that the table has as caught already. A fault runs again if it was not
-caught, or if its entry or the file that it changes is another since. After tests were changed, run
-all of them with ``--again``.
-
-Compiled kernels are cached by a hash of the kernels' files. Faults in other files therefore share
-the user's cache; a fault in a kernel gets a private cache, which is removed afterwards.
+Each copy has its own cache of compiled kernels, so only a fault in a kernel compiles again.
 
 The exit code is 0 if every fault was caught, 1 if not, and 2 if the program could not run.
 """
 
 import argparse
 import ast
-import csv
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -44,6 +35,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -53,10 +45,7 @@ from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = "tests/mutations.toml"
-TABLE = "tests/mutations.csv"
 COPIED = ("src", "tests", "examples", "experiments", "benchmarks", "conftest.py", "pyproject.toml")
-COLUMNS = ("id", "room", "file", "fault", "result", "caught_by", "fingerprint")
-DEFAULT_TIMEOUT = 300.0  # seconds per fault
 NOT_COLLECTED = 2  # the exit code of pytest -x
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
@@ -79,7 +68,6 @@ class Mutation:
     old: str
     new: str
     tests: tuple[str, ...]
-    import_error: bool = False
 
     def apply(self, source: str) -> str:
         """Return the source with the fault; raise `MutationError` if the fault does not fit."""
@@ -97,17 +85,6 @@ class Mutation:
         except SyntaxError as error:
             raise MutationError(f"{self.id}: {self.file} does not parse: {error}") from error
         return mutated
-
-    def fingerprint(self, root: Path) -> str:
-        """Return a hash of the fault, of its tests' names, and of the file that it changes."""
-        entry = json.dumps([self.file, self.old, self.new, self.tests])
-        digest = hashlib.blake2b(entry.encode(), digest_size=8)
-        digest.update((root / self.file).read_bytes())
-        return digest.hexdigest()
-
-    def is_caught(self, row: dict[str, str]) -> bool:
-        """Return whether a row of the table says that a test caught the fault."""
-        return row["result"] == "caught" or (row["result"] == "broken" and self.import_error)
 
 
 def read_mutations(root: Path = ROOT) -> list[Mutation]:
@@ -128,36 +105,11 @@ def choose(mutations: list[Mutation], ids: list[str] | None) -> list[Mutation]:
     return [each for each in mutations if not ids or each.id in ids]
 
 
-def read_table(path: Path) -> dict[str, dict[str, str]]:
-    """Return the rows of a result table by id; none if there is no such file."""
-    if not path.exists():
-        return {}
-    with path.open(newline="", encoding="utf-8") as file:
-        return {row["id"]: row for row in csv.DictReader(file)}
-
-
-def write_table(path: Path, mutations: list[Mutation], rows: dict[str, dict[str, str]]) -> None:
-    """Write the rows in the order of the list, to a temporary file that replaces the table."""
-    temporary = path.with_name(f".{path.name}")
-    with temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        for each in mutations:
-            if each.id in rows:
-                entry = {"room": each.room, "file": each.file, "fault": each.fault}
-                writer.writerow(rows[each.id] | entry)
-    temporary.replace(path)
-
-
-# -- running ---------------------------------------------------------------------------------------
-
-
 def copy_tree(root: Path, folder: Path) -> Path:
     """Copy sources and tests to a folder, and compile them to files that are checked by content.
 
     Python compares times and sizes by default, and a fault may change neither.
     """
-    folder.mkdir()
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
     for name in COPIED:
         if (root / name).is_dir():
@@ -165,23 +117,19 @@ def copy_tree(root: Path, folder: Path) -> Path:
         elif (root / name).exists():
             shutil.copy2(root / name, folder / name)
     command = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash"]
-    subprocess.run([*command, "src"], cwd=folder, check=True)
+    subprocess.run([*command, "src", "tests"], cwd=folder, check=True)
     return folder
 
 
-def run_tests(
-    tree: Path, tests: tuple[str, ...], timeout: float, cache: Path | None = None
-) -> tuple[str, str, str]:
+def run_tests(tree: Path, tests: tuple[str, ...], timeout: float) -> tuple[str, str, str]:
     """Run tests in a copy; return the result, the test that failed first, and the output."""
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(tree / "tests")]),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # no test needs them, and they take a second
+        "NUMBA_CACHE_DIR": str(tree / "kernels"),
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
-    if cache is not None:
-        environment["NUMBA_CACHE_DIR"] = str(cache)
     # Spark takes half a minute to start, and every test on it runs on faster engines, too.
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=short", "-k", "not spark",
                "-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)]  # fmt: skip
@@ -201,64 +149,65 @@ def run_tests(
     return "caught" if is_caught else "broken", failure[1] if failure else "", output
 
 
-def run_mutation(mutation: Mutation, tree: Path, timeout: float) -> tuple[str, str]:
-    """Apply a fault in a copy and run its tests; return the result and the test that failed."""
-    path = tree / mutation.file
-    source = path.read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory(dir=tree.parent) as folder:
-        cache = Path(folder) if "/_kernels/" in mutation.file else None
-        try:
-            path.write_text(mutation.apply(source), encoding="utf-8")
-            return run_tests(tree, mutation.tests, timeout, cache)[:2]
-        finally:
-            path.write_text(source, encoding="utf-8")
-
-
-def run_all(
-    pending: list[Mutation], root: Path, table: Path, *, jobs: int, timeout: float,
-    every: list[Mutation],
-) -> dict[str, dict[str, str]]:  # fmt: skip
-    """Run faults, write the table after each, and return its rows by id."""
-    rows, trees = read_table(table), SimpleQueue()
-    with tempfile.TemporaryDirectory(prefix="mutations-") as temporary:
-        tree = copy_tree(root, Path(temporary) / "job-0")
-        check_tests(tree, pending, timeout)
-        trees.put(tree)
-        for job in range(1, jobs):
-            trees.put(copy_tree(root, Path(temporary) / f"job-{job}"))
-
-        def work(mutation: Mutation) -> tuple[str, str]:
-            tree = trees.get()
-            try:
-                return run_mutation(mutation, tree, timeout)
-            finally:
-                trees.put(tree)
-
-        pool = ThreadPoolExecutor(jobs)
-        try:
-            futures = {pool.submit(work, each): each for each in pending}
-            for n_done, future in enumerate(as_completed(futures), 1):
-                mutation, (result, node) = futures[future], future.result()
-                values = (mutation.id, mutation.room, mutation.file, mutation.fault, result, node,
-                          mutation.fingerprint(root))  # fmt: skip
-                rows[mutation.id] = dict(zip(COLUMNS, values, strict=True))
-                write_table(table, every, rows)
-                show(f"[{n_done}/{len(pending)}] {result:8} {mutation.id}")
-        finally:
-            pool.shutdown(cancel_futures=True)
-    return rows
-
-
-def check_tests(tree: Path, mutations: list[Mutation], timeout: float) -> None:
-    """Run the tests of faults without a fault; raise `MutationError` if one fails."""
-    tests = tuple(dict.fromkeys(test for each in mutations for test in each.tests))
-    show(f"Running the tests without a fault first: {len(tests)} files or single tests")
+def check_tests(tree: Path, tests: tuple[str, ...], timeout: float) -> None:
+    """Run tests without a fault; raise `MutationError` if one fails."""
     result, node, output = run_tests(tree, tests, timeout * len(tests))
     if result != "survived":
         raise MutationError(
             f"without a fault the tests end with {result} at {node or 'no test'}, expected them to "
             f"pass: mend them first\n{output[-3000:]}"
         )
+
+
+def run_mutation(mutation: Mutation, tree: Path, timeout: float) -> tuple[str, str]:
+    """Apply a fault in a copy and run its tests; return the result and the test that failed."""
+    path = tree / mutation.file
+    source = path.read_text(encoding="utf-8")
+    try:
+        path.write_text(mutation.apply(source), encoding="utf-8")
+        return run_tests(tree, mutation.tests, timeout)[:2]
+    finally:
+        path.write_text(source, encoding="utf-8")
+
+
+def run_all(
+    mutations: list[Mutation], root: Path, *, jobs: int, timeout: float
+) -> dict[str, tuple[str, str]]:
+    """Run faults, print the result of each, and return result and failed test by id."""
+    files = sorted({test.partition("::")[0] for each in mutations for test in each.tests})
+    tests = {test for each in mutations for test in each.tests}
+    results, trees = {}, SimpleQueue()
+    with (
+        tempfile.TemporaryDirectory(prefix="mutations-") as temporary,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        for job in range(jobs):
+            trees.put(copy_tree(root, Path(temporary) / f"job-{job}"))
+
+        def work(function, *arguments):
+            tree = trees.get()
+            try:
+                start = time.monotonic()
+                return function(*arguments, tree, timeout), time.monotonic() - start
+            finally:
+                trees.put(tree)
+
+        try:
+            show(f"Running the tests of {len(files)} files without a fault first")
+            shares = [tuple(sorted(t for t in tests if t.partition("::")[0] in files[job::jobs]))
+                      for job in range(jobs)]  # fmt: skip
+            list(pool.map(lambda share: work(lambda tree, limit: check_tests(tree, share, limit)),
+                          filter(None, shares)))  # fmt: skip
+            futures = {pool.submit(work, run_mutation, each): each.id for each in mutations}
+            for n_done, future in enumerate(as_completed(futures), 1):
+                (result, node), seconds = future.result()
+                name = futures[future]
+                results[name] = result, node
+                show(f"[{n_done}/{len(mutations)}] {result:8} {name} ({seconds:.0f} s) {node}")
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return results
 
 
 def show(text: str) -> None:
@@ -270,40 +219,22 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """Run the program; return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", metavar="ID", help="run these faults only")
-    parser.add_argument("--jobs", type=int, default=1, help="processes side by side (default: 1)")
-    parser.add_argument("--timeout", type=float, default=DEFAULT_TIMEOUT, metavar="SECONDS",
+    parser.add_argument("--jobs", type=int, default=2, help="copies side by side (default: 2)")
+    parser.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS",
                         help="for the tests of one fault (default: 300)")  # fmt: skip
-    parser.add_argument("--again", action="store_true", help="run faults that did not change, too")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE",
-                        help=f"result table (default: {TABLE})")  # fmt: skip
     options = parser.parse_args(arguments)
-    table = (options.output or root / TABLE).resolve()
     try:
-        every = read_mutations(root)
-        chosen = choose(every, options.only)
-        for each in chosen:
+        mutations = choose(read_mutations(root), options.only)
+        for each in mutations:
             each.apply((root / each.file).read_text(encoding="utf-8"))
-        rows = read_table(table)
-        pending = [
-            each
-            for each in chosen
-            if options.again
-            or each.id not in rows
-            or not each.is_caught(rows[each.id])
-            or rows[each.id]["fingerprint"] != each.fingerprint(root)
-        ]
-        show(f"{len(pending)} faults to run, {len(chosen) - len(pending)} have a result already")
-        if pending:
-            rows = run_all(
-                pending, root, table, jobs=max(1, options.jobs), timeout=options.timeout,
-                every=every,
-            )  # fmt: skip
+        results = run_all(mutations, root, jobs=max(1, options.jobs), timeout=options.timeout)
     except (MutationError, OSError) as error:
         show(f"mutate: {error}")
         return 2
-    lost = [each.id for each in chosen if not each.is_caught(rows[each.id])]
-    print(f"{len(chosen) - len(lost)} of {len(chosen)} faults were caught.")  # noqa: T201
-    print(f"Not caught: {', '.join(lost) or 'none'}. The results are in {table}")  # noqa: T201
+    lost = [f"{each.id} ({results[each.id][0]})" for each in mutations
+            if results[each.id][0] != "caught"]  # fmt: skip
+    print(f"{len(mutations) - len(lost)} of {len(mutations)} faults were caught.")  # noqa: T201
+    print(f"Not caught: {', '.join(lost) or 'none'}.")  # noqa: T201
     return 1 if lost else 0
 
 
