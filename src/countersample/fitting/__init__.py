@@ -6,7 +6,7 @@
 `weighted_log`        a log that is checked, weighted by propensities and joined to features
 `propensity_source`   which propensities weight the clicks, and how they are estimated
 `gain`                what is held out, and the gain that is estimated from it
-`intervals`           draws of queries or sessions with propensities estimated again
+`propensity_draws`    draws of queries or sessions with propensities estimated again
 `leakage`             features that were computed from the evaluation clicks
 `results`             the results of `fit` and `train`, with their verdicts
 `log_comparison`      existing rankers compared by a log

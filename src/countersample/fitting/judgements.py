@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyarrow import csv as arrow_csv
@@ -64,7 +64,23 @@ _COLUMNS = ("query_id", "item_id", "relevance", "low", "high", "grade", "clicks"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Judgements(Tabular):
+class PairRelevance:
+    """The relevance of query-item pairs, one row per pair."""
+
+    relevance: Floats
+    low: Floats
+    high: Floats
+    """The probability of a click if the item is examined at the first position, and the ends of its
+    interval; all within [0, 1], or NaN without exposure."""
+    clicks: NDArray[np.int64]
+    impressions: NDArray[np.int64]
+    """At positions that have a propensity."""
+    exposure: Floats
+    """The expected number of impressions that were examined."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Judgements(PairRelevance, Tabular):
     """The relevance of items to queries, made by `judgements_from_impressions`.
 
     One row per query and item with enough exposure, by query, the most relevant first.
@@ -72,18 +88,8 @@ class Judgements(Tabular):
 
     query_id: NDArray[Any]
     item_id: NDArray[Any]
-    relevance: Floats
-    low: Floats
-    high: Floats
-    """The probability of a click if the item is examined at the first position, and the ends of its
-    interval; all within [0, 1]."""
     grade: Ints
     """The number of cut-offs that the relevance reaches."""
-    clicks: NDArray[np.int64]
-    impressions: NDArray[np.int64]
-    """At positions that have a propensity."""
-    exposure: Floats
-    """The expected number of impressions that were examined."""
     cut_offs: tuple[float, ...]
     """The least relevance of grade 1, 2, …."""
     confidence: float
@@ -241,15 +247,16 @@ def judgements_from_impressions(
             "was examined so often: take a longer log, or a smaller min_exposure "
             "(--min-exposure)"
         )
-    pairs = PairRelevance(*(column[is_used] for column in pairs))
-    cut_offs = _default_grades(pairs) if cut_offs is None else cut_offs
-    query, item = (column[first[is_used]] for column in (counts.query, counts.item))
+    query, item = counts.query[first], counts.item[first]
     order = np.lexsort((item, -pairs.relevance, query))
+    rows = order[is_used[order]]
+    pairs = PairRelevance(**{name: column[rows] for name, column in vars(pairs).items()})
+    cut_offs = _default_grades(pairs) if cut_offs is None else cut_offs
     return Judgements(
-        query_id=counts.query_ids[query[order]],
-        item_id=counts.item_ids[item[order]],
-        **{name: column[order] for name, column in pairs._asdict().items()},
-        grade=np.searchsorted(cut_offs, pairs.relevance[order], side="right").astype(np.int64),
+        query_id=counts.query_ids[query[rows]],
+        item_id=counts.item_ids[item[rows]],
+        **vars(pairs),
+        grade=np.searchsorted(cut_offs, pairs.relevance, side="right").astype(np.int64),
         cut_offs=cut_offs,
         confidence=confidence,
         min_exposure=min_exposure,
@@ -306,17 +313,6 @@ def _list_warnings(counts: PositionCounts, source: PropensitySource, n_lost: int
 
 
 # -- relevance of query-item pairs ----------------------------------------------------------------
-
-
-class PairRelevance(NamedTuple):
-    """The relevance of each query-item pair of some counts, each (n_pairs,)."""
-
-    relevance: Floats  # NaN without exposure
-    low: Floats
-    high: Floats
-    clicks: Ints
-    impressions: Ints
-    exposure: Floats
 
 
 def estimate_relevance(
