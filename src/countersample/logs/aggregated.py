@@ -174,7 +174,7 @@ def aggregate(log: Impressions, *, is_mixed: bool) -> nw.LazyFrame[Any]:
     if has_sessions:
         frame = frame.with_columns(session_policies=_session_policies(log, is_mixed=is_mixed))
         by.append("session_policies")
-    rows = aggregation.group_by(frame, by, *sums)
+    rows = aggregation.group(frame, by, *sums)
     if has_sessions:
         possible = frame.filter(aggregation.is_possible(frame) & ~nw.col("session").is_null())
         visits = possible.select("query_id", "session_policies", "session").unique()

@@ -121,37 +121,25 @@ def mark(condition: nw.Expr) -> nw.Expr:
 # -- impressions and clicks
 
 
-def group(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return impressions, clicks and value per query, item, position and context.
-
-    Only possible rows are counted; `describe_rows` counts the others.
-    """
-    schema = frame.collect_schema()
-    by = group_keys(frame)
-    # Some engines return wide sums; the number of rows of a log fits in 32 bits.
-    narrow = nw.Int64 if "impressions" in schema else nw.Int32
-    return group_by(frame, by).select(
-        *by,
-        *(["value"] if "value" in schema else []),
-        impressions=nw.col("impressions").cast(narrow),
-        clicks=nw.col("clicks").cast(narrow),
-    )
-
-
-def group_by(frame: nw.LazyFrame[Any], by: list[str], *more: str) -> nw.LazyFrame[Any]:
+def group(frame: nw.LazyFrame[Any], by: list[str] | None = None, *more: str) -> nw.LazyFrame[Any]:
     """Return impressions, clicks, value and the sums of `more` columns per group.
 
-    Only possible rows are counted. If rows stand for several impressions, these are added up.
+    By default a group is a query, item, position and context. Only possible rows are counted;
+    `describe_rows` counts the others. If rows stand for several impressions, these are added up.
     """
     schema = frame.collect_schema()
+    by = by or group_keys(frame)
     click = nw.col("click")
-    columns = {"clicks": click.cast(nw.Int64), "impressions": _shown(schema).cast(nw.Int64)}
+    columns = {"clicks": click.cast(nw.Int64), "impressions": impressions_of(frame).cast(nw.Int64)}
     if "value" in schema:
         columns["value"] = choose(click > 0, nw.col("value")).cast(nw.Float64)
     others = [name for name in (*by, *more) if name != "position"]
     position = nw.col("position").cast(nw.Int32)
     rows = frame.filter(is_possible(frame)).select(*others, position=position, **columns)
-    return rows.group_by(*by).agg(**sum_columns(*columns, *more))
+    # Some engines return wide sums; the number of rows of a log fits in 32 bits.
+    narrow = nw.Int64 if "impressions" in schema else nw.Int32
+    whole = (nw.col(name).cast(narrow) for name in ("impressions", "clicks"))
+    return rows.group_by(*by).agg(**sum_columns(*columns, *more)).with_columns(*whole)
 
 
 def impressions_of(frame: nw.LazyFrame[Any]) -> nw.Expr:
@@ -212,8 +200,7 @@ def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     Each feature of the log has the sum over the impressions that have a value (``sum_0``), their
     number (``n_0``), the least and the largest value (``low_0``, ``high_0``).
     """
-    schema = frame.collect_schema()
-    features = [name for name in schema.names() if name.startswith(FEATURE)]
+    features = [name for name in frame.collect_schema().names() if name.startswith(FEATURE)]
     rows = frame.filter(is_possible(frame))
     if not features:
         return rows.select(*PAIR).unique()
@@ -221,7 +208,7 @@ def pairs(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     totals: dict[str, nw.Expr] = {}
     for name in features:
         number, value = name.removeprefix(FEATURE), nw.col(name).cast(nw.Float64)
-        has_value, shown = ~nw.col(name).is_null(), _shown(schema)
+        has_value, shown = ~nw.col(name).is_null(), impressions_of(frame)
         columns[f"n_{number}"] = choose(has_value, shown).cast(nw.Int64)
         columns[f"sum_{number}"] = choose(has_value, value * shown, 0.0)
         columns[f"value_{number}"] = value
@@ -389,10 +376,6 @@ def _has_value(schema: nw.Schema) -> nw.Expr:
 def _is_whole(name: str, schema: nw.Schema) -> nw.Expr:
     column = nw.col(name)
     return column.round(0) == column if schema[name].is_float() else nw.lit(True)
-
-
-def _shown(schema: nw.Schema) -> nw.Expr:
-    return nw.col("impressions") if "impressions" in schema else nw.lit(1)
 
 
 def _value(frame: nw.LazyFrame[Any]) -> nw.Expr:

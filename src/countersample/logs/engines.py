@@ -1,7 +1,9 @@
 """The engines that count a log: an engine is one class here and one line in `ENGINES`.
 
-An engine opens files, takes Arrow tables, stores and collects frames. The counting itself is
-written once, in `logs.aggregation`, and runs on every engine through narwhals.
+An engine opens files, takes Arrow tables, stores frames and yields them in batches. The counting
+itself is written once, in `logs.aggregation`, and runs on every engine through narwhals. The
+constructor of an engine imports its library, rejects the settings of other engines and starts it;
+`cleanup` closes what it opens. `implementations` are the frames that an engine counts in place.
 """
 
 from __future__ import annotations
@@ -10,12 +12,11 @@ import os
 import re
 import tempfile
 import uuid
-from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import pyarrow as pa
@@ -29,7 +30,7 @@ from countersample.logs.files import check_json_types, explained, quote_name, su
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager, ExitStack
+    from contextlib import ExitStack
 
     from countersample.logs.files import Files
     from countersample.options import LogOptions
@@ -44,58 +45,7 @@ _SPARK_SETTINGS = {
 }
 
 
-class Engine(ABC):
-    """Read and count a log.
-
-    The constructor imports the library and starts the engine; `cleanup` closes what it opens.
-    """
-
-    name: ClassVar[str]
-    #: The frames that the engine counts in place.
-    implementations: ClassVar[tuple[nw.Implementation, ...]]
-
-    @abstractmethod
-    def __init__(self, cleanup: ExitStack, options: LogOptions) -> None:
-        """Start the engine with its settings; reject those of another engine."""
-
-    @abstractmethod
-    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (a frame of the engine)
-        """Scan a table in memory."""
-
-    @abstractmethod
-    def scan(self, files: Files) -> Any:  # noqa: ANN401 (a frame of the engine)
-        """Open files lazily if the engine can, or else through Arrow."""
-
-    @staticmethod
-    def collect(frame: nw.LazyFrame[Any], source: str) -> pa.Table:
-        """Compute a lazy frame in the engine, and return the result as an Arrow table."""
-        with explained(source):
-            return frame.collect(backend="pyarrow").to_arrow()
-
-    @classmethod
-    def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:
-        """Compute a lazy frame, and yield the result in batches."""
-        yield from cls.collect(frame, source).to_batches()
-
-    @classmethod
-    @abstractmethod
-    def store(
-        cls, frame: nw.LazyFrame[Any], source: str
-    ) -> AbstractContextManager[nw.LazyFrame[Any]]:
-        """Compute a lazy frame once, in the engine, for all uses of it in the block."""
-
-    @classmethod
-    @abstractmethod
-    def first_by_digest(
-        cls, ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
-    ) -> nw.LazyFrame[Any]:
-        """Return the n distinct ids, one column, whose md5 of prefix and id sorts first.
-
-        All engines return the same ids, and the ids for a smaller n are among those for a larger n.
-        """
-
-
-class DuckDB(Engine):
+class DuckDB:
     """DuckDB, the embedded default: out of core, on all cores.
 
     It counts its own relations in place, and scans frames of other libraries through Arrow.
@@ -132,20 +82,23 @@ class DuckDB(Engine):
             ) from error
         cleanup.callback(self.connection.close)
 
-    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401, D102 (as in Engine)
+    def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (a relation)
+        """Scan a table in memory."""
         return self.connection.from_arrow(table)
 
-    def scan(self, files: Files) -> Any:  # noqa: ANN401, D102 (as in Engine)
+    def scan(self, files: Files) -> Any:  # noqa: ANN401 (a relation)
+        """Open files lazily if DuckDB can, or else through Arrow."""
         return files.scan(self.connection)
 
-    @classmethod
-    def batches(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:  # noqa: D102 (as in Engine)
+    @staticmethod
+    def batches(frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:
+        """Compute a lazy frame, and yield the result in batches as they are computed."""
         with explained(source):
             yield from pa.RecordBatchReader.from_stream(frame.to_native())
 
-    @classmethod
+    @staticmethod
     @contextmanager
-    def store(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
+    def store(frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
         """Store the rows in a temporary table, which DuckDB spills to the disk if needed."""
         name = _unique_name()
         rows = frame.to_native()
@@ -157,10 +110,14 @@ class DuckDB(Engine):
             rows.query(f"{name}_rows", f"drop table if exists {name}")
             rows.query(f"{name}_rows", f"drop view if exists {name}_rows")
 
-    @classmethod
-    def first_by_digest(  # noqa: D102 (as in Engine)
-        cls, ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
+    @staticmethod
+    def first_by_digest(
+        ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
     ) -> nw.LazyFrame[Any]:
+        """Return the n distinct ids, one column, whose md5 of prefix and id sorts first.
+
+        All engines return the same ids, and the ids for a smaller n are among those for a larger n.
+        """
         column = quote_name(ids.collect_schema().names()[0])
         with explained(source):
             first = ids.to_native().order(f"md5('{prefix}' || {column})").limit(n)
@@ -172,7 +129,7 @@ def _unique_name() -> str:
     return f"countersample_{uuid.uuid4().hex}"
 
 
-class Spark(Engine):
+class Spark:
     """Apache Spark, for logs that outgrow a machine.
 
     It uses the session that runs already, or starts one on `master`. `cleanup` stops only a
@@ -227,9 +184,14 @@ class Spark(Engine):
         files.check_types()
         return reader.option("mergeSchema", "true").parquet(*paths)
 
-    @classmethod
+    @staticmethod
+    def batches(frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:
+        """Compute a lazy frame, and yield the result in batches."""
+        yield from collect(frame, source).to_batches()
+
+    @staticmethod
     @contextmanager
-    def store(cls, frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
+    def store(frame: nw.LazyFrame[Any], source: str) -> Iterator[nw.LazyFrame[Any]]:
         """Store the rows on the disks of the workers; Spark recomputes what a lost worker had."""
         rows = frame.to_native()
         with explained(source):
@@ -239,19 +201,21 @@ class Spark(Engine):
         finally:
             rows.unpersist()
 
-    @classmethod
-    def first_by_digest(  # noqa: D102 (as in Engine)
-        cls, ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
+    @staticmethod
+    def first_by_digest(
+        ids: nw.LazyFrame[Any], n: int, prefix: str, source: str
     ) -> nw.LazyFrame[Any]:
+        """Return the ids that DuckDB would, computed once: a lazy frame would sort at every use."""
         functions, rows = need("pyspark.sql.functions"), ids.to_native()
         column = functions.col(rows.columns[0]).cast("string")
         digest = functions.md5(functions.concat(functions.lit(prefix), column))
-        with explained(source):  # computed once: a lazy frame would sort at every use
+        with explained(source):
             first = rows.orderBy(digest).limit(n).toArrow()
             chosen: nw.LazyFrame[Any] = nw.from_native(rows.sparkSession.createDataFrame(first))
         return chosen
 
 
+Engine = DuckDB | Spark
 #: By name; the first is the default.
 ENGINES: dict[str, type[Engine]] = {"duckdb": DuckDB, "spark": Spark}
 
@@ -259,6 +223,12 @@ ENGINES: dict[str, type[Engine]] = {"duckdb": DuckDB, "spark": Spark}
 def find_engine(name: str) -> type[Engine]:
     """Return the engine of this name."""
     return ENGINES[choice("engine", name, ENGINES)]
+
+
+def collect(frame: nw.LazyFrame[Any], source: str) -> pa.Table:
+    """Compute a lazy frame in its engine, and return the result as an Arrow table."""
+    with explained(source):
+        return frame.collect(backend="pyarrow").to_arrow()
 
 
 def check_types(rows: nw.LazyFrame[Any]) -> None:

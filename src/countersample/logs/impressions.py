@@ -21,7 +21,7 @@ from countersample.logs import aggregation
 from countersample.logs.checks import LogCheck, check, describe_sessions, without_suspicious
 from countersample.logs.columns import FEATURE, prepare_rows, select_columns
 from countersample.logs.days import Days, find_clock, find_days, parse_days, weighted_days
-from countersample.logs.engines import ENGINES, check_types, find_engine
+from countersample.logs.engines import ENGINES, check_types, collect, find_engine
 from countersample.logs.files import JOINED_QUERIES, TEXT_IDS, explained, find_files
 from countersample.logs.joins import RowPropensities
 from countersample.logs.readers import find_reader, open_with_reader
@@ -183,7 +183,7 @@ class Impressions(AbstractContextManager["Impressions"]):
 
     def collect(self, frame: nw.LazyFrame[Any]) -> pa.Table:
         """Compute a frame that derives from `frame` in the engine; return it as an Arrow table."""
-        return find_engine(self.engine).collect(frame, self.source)
+        return collect(frame, self.source)
 
     # -- parts of the log
 

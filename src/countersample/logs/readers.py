@@ -26,7 +26,7 @@ import pyarrow as pa
 from countersample._params import choice
 from countersample.errors import DataError
 from countersample.logs.columns import find_mapped_names, select_columns
-from countersample.logs.engines import DuckDB
+from countersample.logs.engines import DuckDB, collect
 from countersample.logs.files import (
     FORMATS,
     Files,
@@ -80,7 +80,7 @@ def open_with_reader(
         duckdb = DuckDB(temporary, replace(options, master=None))
         log = _Log(source, duckdb, options, temporary)
         rows, has_text_ids = _select(name, log)
-        table = DuckDB.collect(rows, source)
+        table = collect(rows, source)
     return nw.from_native(engine.from_arrow(table)).lazy(), has_text_ids
 
 
