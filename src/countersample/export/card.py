@@ -61,12 +61,12 @@ def _feature_columns(spec: ModelSpecification) -> dict[str, Sequence[str]]:
         "index": [str(index) for index in range(n_columns)],
         "name": spec.column_names or ["–"] * spec.n_features,
     }
-    if spec.imputer is not None:
-        indicators = [f"{index} is missing" for index in spec.imputer.indicators]
+    if spec.preprocessing.imputer is not None:
+        indicators = [f"{index} is missing" for index in spec.preprocessing.imputer.indicators]
         columns["name"] = [*columns["name"], *indicators][:n_columns]
-        fill = [f"{value:.9g}" for value in spec.imputer.fill]
+        fill = [f"{value:.9g}" for value in spec.preprocessing.imputer.fill]
         columns["if missing"] = [*fill, *["–"] * len(indicators)]
-    normalizer = spec.normalizer
+    normalizer = spec.preprocessing.normalizer
     if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
         if normalizer.roots is not None:
             columns["square roots"] = [str(times) for times in normalizer.roots]

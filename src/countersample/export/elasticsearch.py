@@ -39,7 +39,7 @@ def translate(
         norms = zip(names, spec.norms(_minmax, _standard), strict=True)
         model["feature_normalizers"] = {name: norm for name, norm in norms if norm is not None}
     else:
-        trees = on_raw_features(spec.trees_alone, spec.normalizer)
+        trees = on_raw_features(spec.trees_alone, spec.preprocessing.normalizer)
         is_named = model_type == "xgboost+json"
         model["definition"] = _xgboost(trees, names) if is_named else _ranklib(trees)
     feature_set = feature_store or FEATURE_SET

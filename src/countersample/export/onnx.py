@@ -31,13 +31,13 @@ _MISSING_SHARE = 0.2  # of the values of these rows, if values may be missing
 
 def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translation:
     """Write a ranker as an ONNX graph that normalises and scores."""
-    if spec.is_by_query and not one_query:
+    if spec.preprocessing.is_by_query and not one_query:
         raise ParameterError(
             "this ranker normalises by query (normalize='query-minmax'), so its graph has to be "
             "called with all items of one query: confirm it with one_query=True (--one-query), or "
             "train with normalize='minmax' or 'standard'"
         )
-    if one_query and not spec.is_by_query:
+    if one_query and not spec.preprocessing.is_by_query:
         raise ParameterError(
             "one_query is True, expected it only for a ranker with normalize='query-minmax': leave "
             "it out, and the graph takes the items of any queries together"
@@ -122,8 +122,9 @@ class _Graph:
 
 
 def _metadata(spec: ModelSpecification) -> dict[str, str]:
-    how = "none" if spec.normalizer is None else f"{spec.normalizer.label}, inside the graph"
-    if spec.is_by_query:
+    normalizer = spec.preprocessing.normalizer
+    how = "none" if normalizer is None else f"{normalizer.label}, inside the graph"
+    if spec.preprocessing.is_by_query:
         how += ": call it with all items of one query"
     metadata = {"kind": spec.kind, "normalization": how, "data_fingerprint": spec.fingerprint}
     if spec.takes_missing:
@@ -135,7 +136,7 @@ def _metadata(spec: ModelSpecification) -> dict[str, str]:
 
 def _imputed(graph: _Graph, spec: ModelSpecification) -> str:
     """Add what `Imputer.transform` does."""
-    imputer = spec.imputer
+    imputer = spec.preprocessing.imputer
     if imputer is None:
         return "features"
     is_missing = graph.add("IsNaN", "features")
@@ -150,7 +151,7 @@ def _imputed(graph: _Graph, spec: ModelSpecification) -> str:
 
 def _normalised(graph: _Graph, spec: ModelSpecification, features: str) -> str:
     """Add what `Normalizer.transform` does, to the bit: in float64, then to float32."""
-    normalizer = spec.normalizer
+    normalizer = spec.preprocessing.normalizer
     if normalizer is None:
         return features
     values = _transformed(graph, graph.as_double(features), normalizer)
@@ -158,7 +159,8 @@ def _normalised(graph: _Graph, spec: ModelSpecification, features: str) -> str:
         if normalizer.transform_name is not None:
             values = graph.as_double(graph.as_float(values))
         least = most = values
-        if spec.takes_missing and spec.imputer is None:  # NaN is neither the least nor the most
+        if spec.takes_missing and spec.preprocessing.imputer is None:
+            # NaN is neither the least nor the most
             is_missing, most_of_all = graph.add("IsNaN", values), np.finfo(np.float64).max
             least = graph.add("Where", is_missing, graph.keep(np.array([most_of_all])), values)
             most = graph.add("Where", is_missing, graph.keep(np.array([-most_of_all])), values)
@@ -306,7 +308,7 @@ def _check_scores(content: bytes, spec: ModelSpecification) -> str:
 def _probes(spec: ModelSpecification) -> NDArray[np.float32]:
     """Return random rows within and around shift and scale, with some values missing."""
     rng = np.random.default_rng(0)
-    n, normalizer = spec.n_features, spec.normalizer
+    n, normalizer = spec.n_features, spec.preprocessing.normalizer
     rows = rng.uniform(-0.5, 1.5, (_PROBES, n))
     if normalizer is not None and normalizer.shift is not None and normalizer.scale is not None:
         rows = np.array(normalizer.shift)[:n] + np.array(normalizer.scale)[:n] * rows

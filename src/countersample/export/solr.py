@@ -37,7 +37,7 @@ def translate(spec: ModelSpecification, *, feature_store: str | None = None) -> 
     params: dict[str, Any]
     if isinstance(scorer, TreesScorer):
         form = "MultipleAdditiveTreesModel"
-        trees = on_raw_features(spec.trees_alone, spec.normalizer)
+        trees = on_raw_features(spec.trees_alone, spec.preprocessing.normalizer)
         thresholds, norms = _thresholds(trees, names)
         params = {"trees": _trees(trees, thresholds, names)}
         if spec.takes_missing:

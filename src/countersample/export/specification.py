@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from countersample.data.encoder import FeatureEncoder
-    from countersample.data.preprocessing import Imputer, Normalizer, Preprocessing
+    from countersample.data.preprocessing import Normalizer, Preprocessing
     from countersample.rankers import ClickRanker
     from countersample.scorers import Scorer
 
@@ -79,29 +78,10 @@ class ModelSpecification:
         )
 
     @property
-    def encoder(self) -> FeatureEncoder | None:
-        """How the columns of a table become features."""
-        return self.preprocessing.encoder
-
-    @property
-    def imputer(self) -> Imputer | None:
-        """What missing features become."""
-        return self.preprocessing.imputer
-
-    @property
-    def normalizer(self) -> Normalizer | None:
-        """How features are transformed and scaled."""
-        return self.preprocessing.normalizer
-
-    @property
-    def is_by_query(self) -> bool:
-        """Whether a score depends on the other items of the query."""
-        return self.preprocessing.is_by_query
-
-    @property
     def n_features(self) -> int:
         """The number of features, without indicators."""
-        return self.scorer.n_features if self.imputer is None else self.imputer.n_features
+        imputer = self.preprocessing.imputer
+        return self.scorer.n_features if imputer is None else imputer.n_features
 
     @property
     def takes_missing(self) -> bool:
@@ -116,9 +96,10 @@ class ModelSpecification:
     @property
     def is_constant(self) -> NDArray[np.bool_]:
         """Whether each feature was constant in training, so that it does not count."""
-        if self.normalizer is None or self.normalizer.scale is None:
+        normalizer = self.preprocessing.normalizer
+        if normalizer is None or normalizer.scale is None:
             return np.zeros(self.scorer.n_features, np.bool_)
-        constant: NDArray[np.bool_] = np.array(self.normalizer.scale) == 0
+        constant: NDArray[np.bool_] = np.array(normalizer.scale) == 0
         return constant
 
     @property
@@ -129,9 +110,10 @@ class ModelSpecification:
     @property
     def column_names(self) -> tuple[str, ...] | None:
         """The names of the scorer's inputs: the features and their indicators."""
-        if self.feature_names is None or self.imputer is None:
+        imputer = self.preprocessing.imputer
+        if self.feature_names is None or imputer is None:
             return self.feature_names
-        return self.imputer.names(self.feature_names)
+        return imputer.names(self.feature_names)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -150,7 +132,7 @@ class ModelSpecification:
 
         There an indicator is a feature of its own.
         """
-        if self.is_by_query:
+        if self.preprocessing.is_by_query:
             raise ParameterError(
                 f"{self.system} scores item by item and cannot normalise by query (normalize="
                 "'query-minmax'): train with normalize='minmax' or 'standard', or normalise in "
@@ -164,8 +146,8 @@ class ModelSpecification:
                 "were boosted from, has another answer for each feature: export to ONNX (--to "
                 "onnx) or SQL (--to sql), or train a linear ranker"
             )
-        if self.imputer is not None:
-            names = self.imputer.names(names)
+        if self.preprocessing.imputer is not None:
+            names = self.preprocessing.imputer.names(names)
             _check_names(names, len(names))
         return names
 
@@ -189,7 +171,7 @@ class ModelSpecification:
         None is for all features of a ranker that does not normalise, and for features that were
         constant in training: the scorer's weights on them have to be 0.
         """
-        normalizer = self.normalizer
+        normalizer = self.preprocessing.normalizer
         if normalizer is None or normalizer.shift is None or normalizer.scale is None:
             return [None] * self.scorer.n_features
         if normalizer.transform_name is not None:
@@ -218,7 +200,8 @@ class ModelSpecification:
 
     def norms(self, minmax: Norm, standard: Norm) -> list[dict[str, Any] | None]:
         """Return `minmax` of (minimum, maximum) or `standard` of (mean, deviation) per feature."""
-        if self.normalizer is not None and self.normalizer.how != "standard":
+        normalizer = self.preprocessing.normalizer
+        if normalizer is not None and normalizer.how != "standard":
             return [None if each is None else minmax(each[0], sum(each)) for each in self.ranges]
         return [None if each is None else standard(*each) for each in self.ranges]
 

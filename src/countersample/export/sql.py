@@ -47,7 +47,7 @@ def translate(
 ) -> Translation:
     """Write a ranker as a view; for the options see `countersample.export.export`."""
     to = DIALECTS[dialect]
-    if spec.is_by_query and query is None:
+    if spec.preprocessing.is_by_query and query is None:
         raise ParameterError(
             "this ranker normalises by query (normalize='query-minmax'), so the view needs the "
             "column of the query: name it with query (--query)"
@@ -89,10 +89,10 @@ def _score(spec: ModelSpecification, rows: Rows, query: str | None) -> str:
         return _score_by_trees(spec, None, scorer, rows, query)
     weights = scorer.weights if isinstance(scorer, LinearScorer) else scorer.weights[0]
     columns = _read(rows, spec, _used_features(spec, weights))
-    if query is not None and spec.is_by_query:
-        columns = _transform(rows, spec.normalizer, columns)
+    if query is not None and spec.preprocessing.is_by_query:
+        columns = _transform(rows, spec.preprocessing.normalizer, columns)
         _add_ranges(rows, columns, query)
-    columns = _normalize(rows, spec.normalizer, columns)
+    columns = _normalize(rows, spec.preprocessing.normalizer, columns)
     if isinstance(scorer, NetworkScorer):
         score = _score_by_network(scorer, rows, columns)
     else:
@@ -164,26 +164,26 @@ def _score_by_trees(
 
     Unless features are normalised by query, the trees compare values before normalisation.
     """
-    to, by_query = rows.dialect, spec.is_by_query
+    to, by_query = rows.dialect, spec.preprocessing.is_by_query
     features = set() if linear is None else {*_used_features(spec, linear.weights, linear.missing)}
     weighted = sorted(features)
     if trees is not None:
-        trees = on_raw_features(trees, None if by_query else spec.normalizer)
+        trees = on_raw_features(trees, None if by_query else spec.preprocessing.normalizer)
         features.update(trees.feature[trees.feature != LEAF].tolist())
     columns = _read(rows, spec, sorted(features))
     if query is not None and by_query:
-        columns = _transform(rows, spec.normalizer, columns)
+        columns = _transform(rows, spec.preprocessing.normalizer, columns)
         largest = _add_ranges(rows, columns, query)
         condition = _is_rejected(spec, [*columns.values(), *largest], to)
         rejected = rows.add("rejected", {0: f"{condition} OR t.{query} IS NULL"})[0]
-        columns = _normalize(rows, spec.normalizer, columns)
+        columns = _normalize(rows, spec.preprocessing.normalizer, columns)
     else:
         rejected = rows.add("rejected", {0: _is_rejected(spec, columns.values(), to) or "FALSE"})[0]
     sums: list[str] = []
     if linear is not None:
         values = {feature: columns[feature] for feature in weighted}
         if not by_query:
-            values = _normalize(rows, spec.normalizer, values)
+            values = _normalize(rows, spec.preprocessing.normalizer, values)
         sums = [_weighted_sum(linear.weights, values, to, linear.missing)]
     cases = [] if trees is None else _write_trees(trees, columns, to)
     if to.ordered_sum is not None:
@@ -212,14 +212,14 @@ def _write_trees(trees: TreesScorer, columns: dict[int, str], to: Dialect) -> li
 
 def _table_columns(spec: ModelSpecification) -> tuple[str, ...]:
     """Return the names of the table's columns that features are computed from."""
-    if spec.encoder is None:
+    if spec.preprocessing.encoder is None:
         return spec.names
-    if spec.feature_names != tuple(spec.encoder.feature_names):
+    if spec.feature_names != tuple(spec.preprocessing.encoder.feature_names):
         raise ParameterError(
             "feature_names is given, expected it left out: this ranker computes its features from "
             "the columns of a table, which the view reads by their names of training"
         )
-    return tuple(column.name for column in spec.encoder.columns)
+    return tuple(column.name for column in spec.preprocessing.encoder.columns)
 
 
 def _read(rows: Rows, spec: ModelSpecification, features: Sequence[int]) -> dict[int, str]:
@@ -228,7 +228,7 @@ def _read(rows: Rows, spec: ModelSpecification, features: Sequence[int]) -> dict
     Values that `predict` rejects are NULL, too, or NaN if the ranker takes missing values. Return
     the column of each feature, as the normalizer takes it.
     """
-    imputer, to = spec.imputer, rows.dialect
+    imputer, to = spec.preprocessing.imputer, rows.dialect
     n, indicators = spec.n_features, () if imputer is None else imputer.indicators
     values = _values(spec, to)
     nan, otherwise = to.as_double("'NaN'"), ""
@@ -267,11 +267,11 @@ def _is_rejected(spec: ModelSpecification, columns: Iterable[str], to: Dialect) 
 
 def _values(spec: ModelSpecification, to: Dialect) -> list[tuple[str, bool]]:
     """Return each feature before it is float32, and whether it needs no rounding."""
-    if spec.encoder is None:
+    if spec.preprocessing.encoder is None:
         return [(to.as_double(f"t.{to.name(name)}"), False) for name in spec.names]
     return [
         value
-        for column in spec.encoder.columns
+        for column in spec.preprocessing.encoder.columns
         for value in _encode(column, f"t.{to.name(column.name)}", to)
     ]
 
