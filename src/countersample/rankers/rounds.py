@@ -23,7 +23,7 @@ from countersample.evaluation.holdout import VALIDATION_QUERIES
 from countersample.metrics import parse_additive
 from countersample.rankers.base import ClickRanker
 from countersample.rankers.task import list_starts
-from countersample.tuning.choice import Candidate, PathChoice, best_imitation
+from countersample.tuning.choice import Candidate, PathChoice, best_imitation, choose_kept
 from countersample.tuning.safety import MIN_QUERIES, choose_simplest, simultaneous_lower_ends
 
 if TYPE_CHECKING:
@@ -156,11 +156,11 @@ def choose_round(
     values = [float(evaluated[way].history.value[k]) for way, k in rounds]
     sums = [sign * evaluated[way].sums[k] for way, k in rounds]
     transforms = [way.transform for way, _ in rounds]
-    previous = next((each for way, each in evaluated.items() if way.start == "previous"), None)
+    previous = next((v.sums[0] for way, v in evaluated.items() if way.start == "previous"), None)
     if task.served is not None:
         reference, logged = "logged", held_out.logged_sums()
     elif previous is not None:
-        reference, logged = "previous", previous.sums[0]
+        reference, logged = "previous", previous
     else:
         best = choose_simplest(held_out, sums, sign * np.array(values), transforms)
         return *rounds[best], None
@@ -178,43 +178,28 @@ def choose_round(
     )  # fmt: skip
     transform = rounds[best][0].transform if is_better else kept_transform
     served = evaluated.get(Way("served", transform))
-    kept_value, kept_start = _choose_kept(held_out, task, served, previous)
+    imitation = None if served is None else served.sums[0]
+    if imitation is None and previous is not None and task.served is not None:
+        scorer = task.linear_scorer(task.served.weights)
+        imitation = held_out.sums(
+            [scorer.predict(each.validation.features) for each in held_out.folds]
+        )
+    keeps, imitation = choose_kept(held_out, imitation, previous, sign)
     choice = PathChoice(
         candidates=candidates,
         kept=float(not is_better),
         reference=reference,
         reference_value=held_out.value(logged),
-        imitation_value=kept_value,
+        imitation_value=None if imitation is None else held_out.value(imitation),
         metric=held_out.metric,
         safety=safety,
         is_shown=is_shown,
         n_queries=held_out.n_queries,
         seconds=time.perf_counter() - begin,
         transform=transform,
-        keeps=kept_start,
+        keeps=keeps,
     )
     return *rounds[best], choice
-
-
-def _choose_kept(
-    held_out: HeldOut, task: Task, served: RoundValues | None, previous: RoundValues | None
-) -> tuple[float | None, str]:
-    """Return the value and the start of the ranker that is kept if nothing is better.
-
-    It is the imitation of the logging policy, or the ranker of a warm start if that is better;
-    without either there is no value.
-    """
-    value = None if served is None else float(served.history.value[0])
-    if previous is None:
-        return value, "served"
-    previous_value, sign = float(previous.history.value[0]), _sign(held_out.metric)
-    if value is None and task.served is not None:
-        scorer = task.linear_scorer(task.served.weights)
-        features = [fold.validation.features for fold in held_out.folds]
-        value = held_out.value(held_out.sums([scorer.predict(each) for each in features]))
-    if value is None or sign * previous_value >= sign * value:
-        return previous_value, "previous"
-    return value, "served"
 
 
 def _sign(metric: str) -> int:

@@ -261,11 +261,9 @@ def choose_contender(
         transform = _choose_transform(held_out, checkpoints, agreements, logged, safety)
     eligible = [one for one in checkpoints if one.transform == transform]
     name, reference = "naive", _best_naive(eligible, held_out).sums
-    imitation, keeps = imitations[transform], "served"
     if previous is not None:
         name, reference = "previous", previous
-        if imitation is None or held_out.value(previous) >= held_out.value(imitation):
-            keeps, imitation = "previous", previous
+    keeps, imitation = choose_kept(held_out, imitations[transform], previous)
     if logged is not None:
         name, reference = "logged", logged
     choice = choose_safely(
@@ -288,6 +286,21 @@ def choose_contender(
         transform=transform,
         keeps="previous" if name == "previous" else keeps,
     )
+
+
+def choose_kept(
+    held_out: HeldOut, imitation: Floats | None, previous: Floats | None, sign: int = 1
+) -> tuple[str, Floats | None]:
+    """Return the start of the ranker that is kept if nothing is better, and its held-out sums.
+
+    It is the imitation of the logging policy, or the ranker of a warm start if that is no worse;
+    without either there are no sums. `sign` is −1 for a metric of which less is better.
+    """
+    if previous is None:
+        return "served", imitation
+    if imitation is None or sign * held_out.value(previous) >= sign * held_out.value(imitation):
+        return "previous", previous
+    return "served", imitation
 
 
 def _candidates(
