@@ -19,7 +19,7 @@ from countersample.plans import Examples, make_plan
 from countersample.study.claims import State, Verdict, states_of
 from countersample.study.grids import COMPARED
 from countersample.study.jobs import Job, WorkList
-from countersample.study.statistics import paired_test
+from countersample.study.statistics import INTERVAL, paired_test
 from countersample.study.tables import Entry, Group, Row, Table, column_title, show_number
 from countersample.theory import gradient_bounds, step_size, suboptimality_bound
 from countersample.training import train_many
@@ -210,7 +210,7 @@ def measure(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
 def bounds_table(results: Mapping[str, Bounds]) -> Table:
     """Return a table of measured suboptimality and bounds: a group per dataset, a column per T."""
     (steps,) = {tuple(result.steps) for result in results.values()}
-    groups, notes = [], ["±: half the width of the 95 % interval of the mean over runs."]
+    groups, notes = [], [f"±: half the width of the {INTERVAL} of the mean over runs."]
     for dataset, result in results.items():
         rows = []
         for name in (_IPS, _SAMPLED):

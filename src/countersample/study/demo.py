@@ -19,7 +19,7 @@ from countersample.study.experiment import plan
 from countersample.study.figures import Mark, draw_panels, mean_band
 from countersample.study.results import Cell, StudyResult, gather, gather_warnings
 from countersample.study.runner import run
-from countersample.study.statistics import independent, interval
+from countersample.study.statistics import INTERVAL, independent, interval
 from countersample.study.store import Store
 from countersample.study.tables import DEFAULT_RANKER, show_number
 
@@ -38,7 +38,7 @@ NOTES = (
     (
         "nDCG@10 is measured at the averaged weights after the last step, on held-out queries with "
         "a relevant item, mean over the click logs. Regret is the mean distance to full "
-        "supervision over the evaluation points, ± the 95 % interval over the logs."
+        f"supervision over the evaluation points, ± the {INTERVAL} over the logs."
     ),
     (
         "Steps to 99 %: when the mean curve first has 99 % of the highest mean of all methods. "
@@ -51,7 +51,7 @@ NOTES = (
     ),
 )
 _CAPTION = (
-    "Lines are means over click logs, in 95 % intervals; the diamond is a ranker with default "
+    f"Lines are means over click logs, in {INTERVAL}s; the diamond is a ranker with default "
     "options; curves.csv has the numbers."
 )
 _FACTS = ("n_queries", "n_items", "n_features", "fingerprint")

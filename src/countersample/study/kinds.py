@@ -13,7 +13,7 @@ from countersample.study.figures import draw_leads, draw_panels
 from countersample.study.grids import PAPER_DATASETS, Published
 from countersample.study.jobs import Job, WorkList
 from countersample.study.results import StudyResult, gather
-from countersample.study.statistics import has_leads
+from countersample.study.statistics import INTERVAL, has_leads
 from countersample.study.tables import (
     Entry,
     Group,
@@ -90,7 +90,7 @@ def draw_figures(result: StudyResult, folder: Path) -> list[tuple[str, str, str]
     draw_panels(result, folder / name)
     draw_panels(result, folder / f"{name}-log", log_x=True)
     title = f"Learning curves: {result.metric} on test data against clicks drawn, by method"
-    caption = "Learning curves: means over runs, in 95 % intervals."
+    caption = f"Learning curves: means over runs, in {INTERVAL}s."
     pictures = [(name, title, caption), (f"{name}-log", "", "")]
     if has_leads(result):
         draw_leads(result, folder / f"{name}-lead")

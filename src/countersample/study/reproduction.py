@@ -99,6 +99,7 @@ class Reproduction:
 
     experiment: Experiment
     store: Store
+    workers: int | None = None  # of a dry run, which reports the time instead of the results
 
     @classmethod
     def plan(
@@ -165,72 +166,49 @@ class Reproduction:
                     experiment, work, store, commands=tuple(commands), progress=progress
                 )
 
-    def dry_run(self, command: str, *, workers: int) -> DryRun:
-        """Return the jobs that `run` would do, and about how long it would take."""
+    def dry_run(self, command: str, *, workers: int) -> Reproduction:
+        """Return what reports the jobs that `run` would do, and about how long it would take."""
         identity = self.store.merge(self.experiment.identity(command))
-        return DryRun(replace(self, experiment=read_experiment(identity)), workers)
+        return replace(self, experiment=read_experiment(identity), workers=workers)
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The folder, the scale, the studies and the datasets."""
-        experiment = self.experiment
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state, or the jobs and the time of a dry run, as plain values for JSON."""
+        experiment, state = self.experiment, self.state
+        work: dict[str, float]
+        if self.workers is None:
+            work = {"done": len(state.done), "missing": len(state.missing)}
+        else:
+            seconds = round(estimate_seconds(state, self.workers), 1)
+            work = {"jobs": len(state.missing), "seconds": seconds, "workers": self.workers}
         return {
             "folder": str(self.store.folder),
             "scale": experiment.scale,
             "studies": [grid.name for grid in experiment.grids],
             "datasets": experiment.datasets,
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain values for JSON."""
-        state = self.state
-        return {
-            **self.facts,
-            "done": len(state.done),
-            "missing": len(state.missing),
+            **work,
             "stages": state.by_stage(),
         }
 
     def summary(self) -> str:
-        """Return the state for a terminal."""
-        state = self.state
-        rows = [
-            ("studies", ", ".join(self.facts["studies"])),
-            ("datasets", ", ".join(self.facts["datasets"]) or "none"),
-            ("scale", self.facts["scale"]),
+        """Return the state, or the jobs and the time of a dry run, for a terminal."""
+        experiment, state, folder = self.experiment, self.state, self.store.folder
+        counts = [
+            (stage, f"{count['done']:,}", f"{count['total']:,}")
+            for stage, count in state.by_stage().items()
         ]
-        lines = [_text.pairs(rows), "", _table_of_stages(state)]
-        if not state.missing:
-            report = self.store.folder / "report.html"
-            lines.append(f"All results are there; the report is {report}")
-        else:
-            lines.append("To go on, give the command that began it again")
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True, eq=False)
-class DryRun:
-    """The jobs that a run would do, and about how long it would take."""
-
-    reproduction: Reproduction
-    workers: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        state = self.reproduction.state
-        return {
-            **self.reproduction.facts,
-            "jobs": len(state.missing),
-            "seconds": round(estimate_seconds(state, self.workers), 1),
-            "workers": self.workers,
-            "stages": state.by_stage(),
-        }
-
-    def summary(self) -> str:
-        """Return the jobs and the time, for a terminal."""
-        state, folder = self.reproduction.state, self.reproduction.store.folder
-        end = f"Nothing was done; the results would go to {folder}"
-        return "\n".join([_table_of_stages(state), describe_time(state, self.workers), end])
+        stages = _text.table(("stage", "done", "of"), counts)
+        if self.workers is not None:
+            end = f"Nothing was done; the results would go to {folder}"
+            return "\n".join([stages, describe_time(state, self.workers), end])
+        rows = [
+            ("studies", ", ".join(grid.name for grid in experiment.grids)),
+            ("datasets", ", ".join(experiment.datasets) or "none"),
+            ("scale", experiment.scale),
+        ]
+        end = f"All results are there; the report is {folder / 'report.html'}"
+        if state.missing:
+            end = "To go on, give the command that began it again"
+        return "\n".join([_text.pairs(rows), "", stages, end])
 
 
 def estimate_seconds(state: State, workers: int) -> float:
@@ -254,14 +232,6 @@ def _stop_message(state: State, store: Store, command: str) -> str:
     n_done = len(state.done) + sum(store.path(job).exists() for job in state.missing.values())
     n_jobs = len(state.done) + len(state.missing)
     return f"Stopped: {n_done} of {n_jobs} jobs are done and kept. To go on: {command}"
-
-
-def _table_of_stages(state: State) -> str:
-    rows = [
-        (stage, f"{counts['done']:,}", f"{counts['total']:,}")
-        for stage, counts in state.by_stage().items()
-    ]
-    return _text.table(("stage", "done", "of"), rows)
 
 
 # -- tables, figures, report ---------------------------------------------------------------------

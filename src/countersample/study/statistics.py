@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     Runs = Sequence[tuple[str, int]]  # fold and seed of each
 
+INTERVAL = f"{100 * CONFIDENCE:g} % interval"  # in texts
 SIGNIFICANT = 0.05  # p of our test, after Holm's correction
 PAPER_SIGNIFICANT = 0.01  # p of the paper's test, without a correction
 

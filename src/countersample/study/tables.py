@@ -15,7 +15,7 @@ from countersample._files import atomic_path
 from countersample.pages import escape_markdown
 from countersample.study import statistics
 from countersample.study.grids import COMPARED, Grid, Published, Value
-from countersample.study.statistics import MEASURES, Contrast, independent
+from countersample.study.statistics import INTERVAL, MEASURES, Contrast, independent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -228,7 +228,7 @@ def _interval_notes(result: StudyResult) -> list[str]:
     cells = result.cells.values()
     if all(len(cell.runs) < 2 for cell in cells):
         return ["There is one run of each, so there are no intervals and no tests."]
-    note = "±: half the width of the 95 % interval of the mean over runs"
+    note = f"±: half the width of the {INTERVAL} of the mean over runs"
     if all(len({fold for fold, _ in cell.runs}) < 2 for cell in cells):
         return [f"{note}."]
     folds = "runs of a fold share their test queries, so their mean counts as one"
@@ -316,7 +316,7 @@ def leads_table(result: StudyResult) -> Table:
     note = (
         "T is the number of clicks drawn in a whole run, for which the learning rates were chosen; "
         "the lead after T/10 is the lead of the same runs at that point. ±: half the width of its "
-        "95 % interval. –: no evaluation that early."
+        f"{INTERVAL}. –: no evaluation that early."
     )
     groups = []
     for dataset in result.datasets:
@@ -353,7 +353,7 @@ def nothing_set_table(result: StudyResult) -> Table:
         "clicks of each log choose the path and its end. The methods have the learning rates that "
         "labels of validation queries choose, and end where all runs end. "
         f"Differences are {DEFAULT_RANKER} minus the method, in pairs of click logs; above 0 it is "
-        "ahead. ±: half the width of the 95 % interval, not corrected for their number."
+        f"ahead. ±: half the width of the {INTERVAL}, not corrected for their number."
     )
     caption = f"{result.metric} with nothing set, beside methods at their best"
     return _table_of(grid, "nothing-set", caption, groups, [about])

@@ -14,6 +14,7 @@ import numpy as np
 
 from countersample.study.claims import State, Verdict
 from countersample.study.jobs import Job, WorkList
+from countersample.study.statistics import INTERVAL
 from countersample.study.tables import Entry, Group, Row, Table, column_title, show_number
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def weights_table(weights: Weights, published: Published) -> Table:
             rows.append(Row(f"{name}, {curve}", tuple(entries)))
         groups.append(Group(dataset, tuple(rows)))
     curves = f"{CURVES[0]} is the paper's equation, {CURVES[1]} the curve of its authors' code."
-    notes = ("±: half the width of the 95 % interval of the mean over click logs.", curves)
+    notes = (f"±: half the width of the {INTERVAL} of the mean over click logs.", curves)
     return Table(
         STUDY, "Mean weight M̄ and largest weight M", "Position bias (γ)",
         tuple(map(column_title, gammas)), tuple(groups), notes,
