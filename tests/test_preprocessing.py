@@ -33,7 +33,6 @@ from countersample.data.preprocessing import (
     Normalizer,
     Preprocessing,
     fill_missing,
-    fill_missing_matrix,
     take_roots,
 )
 from countersample.errors import DataError, ParameterError
@@ -248,7 +247,7 @@ class TestImputer:
     @given(tables)
     def test_as_scikit_learn_does(self, table):
         """Median and indicator; a column without any value is filled with 0."""
-        imputer = Imputer.fit_matrix(table)
+        imputer = Imputer.fit(table)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of columns without any value
             peer = SimpleImputer(strategy="median", keep_empty_features=True, add_indicator=True)
@@ -265,7 +264,7 @@ class TestImputer:
     @pytest.mark.parametrize("how", IMPUTATIONS)
     def test_what_it_fills_in(self, how):
         table = np.array([[1, np.nan], [5, np.nan], [np.nan, np.nan], [9, np.nan]], np.float32)
-        imputer = Imputer.fit_matrix(table, how)
+        imputer = Imputer.fit(table, how)
         assert imputer.fill == ((0.0, 0.0) if how == "zero" else (5.0, 0.0))
         assert imputer.indicators == ((0,) if how == "median-indicator" else ())
         # A value that was never missing when it was fitted is filled in, too
@@ -375,11 +374,9 @@ class TestOthers:
         assert a.std() > 0
 
     def test_tables_that_are_filled(self, holed):
-        np.testing.assert_array_equal(
-            fill_missing_matrix(holed.features), fill_missing(holed).features
-        )
+        np.testing.assert_array_equal(fill_missing(holed.features), fill_missing(holed).features)
         whole = np.ones((3, 2), np.float32)
-        assert fill_missing_matrix(whole) is whole
+        assert fill_missing(whole) is whole
         data = synthetic("tiny", rng=SEED)
         assert fill_missing(data) is data
 
@@ -400,7 +397,7 @@ class TestOthers:
             pair // 10, pair % 10, position, clicks, np.full(900, 20)
         )
         features = with_holes(rng.standard_normal((300, 2)), rng)
-        same, other = fill_missing_matrix(features), np.nan_to_num(features)
+        same, other = fill_missing(features), np.nan_to_num(features)
         a, b, c = (
             estimate_propensities(
                 counts, method="regression-em", features=each, n_bootstrap=20, rng=0
@@ -471,4 +468,4 @@ def test_steps_must_fit_each_other():
 def test_an_imputer_leaves_the_features_as_they_are():
     features = np.array([[1.0, np.nan], [3.0, np.nan]])
     features.setflags(write=False)
-    assert Imputer.fit_matrix(features).fill == (2.0, 0.0)
+    assert Imputer.fit(features).fill == (2.0, 0.0)

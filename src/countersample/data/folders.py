@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from countersample.data.sources import COMPRESSED_SUFFIXES, join_words
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
 Split = Literal["train", "vali", "test"]
 Files = dict[Split, tuple[Path, ...]]
@@ -104,44 +104,56 @@ def find_layout(folder: Path) -> FolderLayout:
     return FolderLayout(folder, splits, folds)
 
 
-def _find(folder: Path, roles_of: Callable[[Path], Iterable[str]]) -> dict[str, Path]:
-    """Return the entries of a folder by their roles; reject two with the same role."""
+def _text_name(path: Path) -> str:
+    """Return a text file's name in lower case, without a suffix of compression; else ""."""
+    plain = Path(path.stem) if path.suffix in COMPRESSED_SUFFIXES else Path(path.name)
+    is_text = plain.suffix.lower() in _TEXT_SUFFIXES and path.is_file()
+    return plain.name.lower() if is_text else ""
+
+
+def _folder_name(path: Path) -> str:
+    """Return a folder's name in lower case; "" for a file."""
+    return path.name.lower() if path.is_dir() else ""
+
+
+# Roles of entries: how a name is read from a path, and what in it is a split or a number.
+_ROLES: dict[str, tuple[Callable[[Path], str], str]] = {
+    "the {} file": (_text_name, rf"(?<![^._-])({'|'.join(_SPLIT_NAMES)})(?![^._-])"),
+    "fold {}": (_folder_name, r"\Afold[._-]?([0-9]+)\Z"),
+    "S{}": (_text_name, r"\As([0-9]+)(?:\..+)?\Z"),
+}
+
+
+def _find(folder: Path, role: str) -> dict[Any, Path]:
+    """Return the entries of a folder with a role, by split or number; reject two of the same."""
+    name_of, pattern = _ROLES[role]
     try:
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
         raise DataError(f"{folder}: cannot be read: {error.strerror}") from error
-    paths: dict[str, Path] = {}
+    paths: dict[Any, Path] = {}
     for path in entries:
-        for role in roles_of(path):
-            if role in paths:
+        words = re.findall(pattern, name_of(path))
+        for key in {_SPLIT_NAMES[word] if word in _SPLIT_NAMES else int(word) for word in words}:
+            if key in paths:
                 raise DataError(
-                    f"{folder}: both {paths[role].name} and {path.name} look like {role}: give "
-                    "the path to read"
+                    f"{folder}: both {paths[key].name} and {path.name} look like "
+                    f"{role.format(key)}: give the path to read"
                 )
-            paths[role] = path
+            paths[key] = path
     return paths
 
 
 def _find_splits(folder: Path) -> Files:
     """Return the train, vali and test files of a folder."""
-
-    def roles(path: Path) -> set[str]:
-        words = re.split(r"[._-]", _text_name(path) or "")
-        return {f"the {_SPLIT_NAMES[word]} file" for word in words if word in _SPLIT_NAMES}
-
-    paths = _find(folder, roles)
+    paths = _find(folder, "the {} file")
     splits: tuple[Split, ...] = ("train", "vali", "test")
-    return {s: (paths[f"the {s} file"],) for s in splits if f"the {s} file" in paths}
+    return {split: (paths[split],) for split in splits if split in paths}
 
 
 def _find_fold_folders(folder: Path) -> dict[int, Files]:
     """Return the splits of Fold1, Fold2, … by number."""
-
-    def roles(path: Path) -> list[str]:
-        number = re.fullmatch(r"fold[._-]?([0-9]+)", path.name.lower())
-        return [f"fold {int(number[1])}"] if number and path.is_dir() else []
-
-    folders = {int(role.split()[1]): path for role, path in _find(folder, roles).items()}
+    folders = _find(folder, "fold {}")
     folds = {k: _find_splits(path) for k, path in sorted(folders.items())}
     for k, files in folds.items():
         if not files:
@@ -151,27 +163,13 @@ def _find_fold_folders(folder: Path) -> dict[int, Files]:
 
 def _rotate_parts(folder: Path) -> dict[int, Files]:
     """Return the folds of the parts S1, S2, …."""
-
-    def roles(path: Path) -> list[str]:
-        number = re.fullmatch(r"s([0-9]+)(\..+)?", _text_name(path) or "")
-        return [f"S{int(number[1])}"] if number else []
-
-    paths = _find(folder, roles)
+    paths = _find(folder, "S{}")
     n = len(paths)
-    parts = [paths.get(f"S{k + 1}") for k in range(n)]
-    if n and (n < 3 or None in parts):
-        names = join_words(sorted(paths, key=lambda role: int(role[1:])), "and")
+    if n and (n < 3 or sorted(paths) != [*range(1, n + 1)]):
+        names = join_words((f"S{k}" for k in sorted(paths)), "and")
         raise DataError(f"{folder}: has {names}, expected S1, S2, S3, … without a gap, at least 3")
     folds: dict[int, Files] = {}
     for k in range(n):
-        *train, vali, test = (paths[f"S{(k + i) % n + 1}"] for i in range(n))
+        *train, vali, test = (paths[(k + i) % n + 1] for i in range(n))
         folds[k + 1] = {"train": tuple(train), "vali": (vali,), "test": (test,)}
     return folds
-
-
-def _text_name(path: Path) -> str | None:
-    """Return the name of a text file in lower case, without the suffix of its compression."""
-    plain = Path(path.stem) if path.suffix in COMPRESSED_SUFFIXES else Path(path.name)
-    if plain.suffix.lower() not in _TEXT_SUFFIXES or not path.is_file():
-        return None
-    return plain.name.lower()

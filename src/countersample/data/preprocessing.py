@@ -28,7 +28,7 @@ transform     numbers of a feature                                t(x)
 from __future__ import annotations
 
 import reprlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
@@ -119,14 +119,10 @@ class Imputer:
         _check("indicators", indicators, is_valid, f"different features of {n}, ascending")
 
     @classmethod
-    def fit(cls, dataset: RankingDataset, how: str = "median-indicator") -> Imputer:
-        """Learn the replacements from a dataset, some columns at a time."""
-        return cls.fit_matrix(dataset.features, how)
-
-    @classmethod
-    def fit_matrix(cls, features: Any, how: str = "median-indicator") -> Imputer:  # noqa: ANN401
-        """Learn the replacements from a matrix, or codes, (n_items, n_features)."""
+    def fit(cls, data: Any, how: str = "median-indicator") -> Imputer:  # noqa: ANN401
+        """Learn the replacements from a dataset or a matrix, some columns at a time."""
         choice("how", how, IMPUTATIONS)
+        features = data.features if isinstance(data, RankingDataset) else data
         n_items, n_features = features.shape
         if how == "zero":
             return cls((0.0,) * n_features)
@@ -196,17 +192,14 @@ class Imputer:
         )
 
 
-def fill_missing(dataset: RankingDataset) -> RankingDataset:
-    """Return a dataset without missing values: medians and indicators are learned from itself.
+def fill_missing(data: Any) -> Any:  # noqa: ANN401 (dataset or matrix)
+    """Return a dataset or matrix without missing values: medians and indicators are its own.
 
     For auxiliary models, such as models of relevance, which are not served.
     """
-    return Imputer.fit(dataset)(dataset) if dataset.has_missing else dataset
-
-
-def fill_missing_matrix(features: NDArray[Any]) -> NDArray[Any]:
-    """Return a matrix without missing values, as `fill_missing` does for a dataset."""
-    return Imputer.fit_matrix(features).transform(features) if has_nan(features) else features
+    if isinstance(data, RankingDataset):
+        return Imputer.fit(data)(data) if data.has_missing else data
+    return Imputer.fit(data).transform(data) if has_nan(data) else data
 
 
 # -- Transforms ------------------------------------------------------------------------------------
@@ -413,7 +406,7 @@ CANDIDATES: tuple[str | None, ...] = (None, *TRANSFORMS)
 # -- Scale -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Normalizer:
     """x ↦ (t(x) − shift) / scale, feature by feature; 0 if scale is 0.
 
@@ -458,11 +451,13 @@ class Normalizer:
 
     how: str
     n_features: Count
-    shift: tuple[Finite, ...] | None = None
-    scale: tuple[NotNegative, ...] | None = None
-    roots: tuple[Annotated[int, Meta(ge=0, le=MAX_ROOTS)], ...] | None = None
-    logs: tuple[NotNegative, ...] | None = None
-    knots: tuple[tuple[tuple[Float32, ...], ...], ...] | None = None
+    shift: tuple[Finite, ...] | None = field(default=None, repr=False)
+    scale: tuple[NotNegative, ...] | None = field(default=None, repr=False)
+    roots: tuple[Annotated[int, Meta(ge=0, le=MAX_ROOTS)], ...] | None = field(
+        default=None, repr=False
+    )
+    logs: tuple[NotNegative, ...] | None = field(default=None, repr=False)
+    knots: tuple[tuple[tuple[Float32, ...], ...], ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         methods, n = [*SCALINGS, "none"], self.n_features
@@ -637,9 +632,6 @@ class Normalizer:
         if (np.abs(shift[scale > 0]) > _MAX_SHIFT * scale[scale > 0]).any():
             return None
         return _inverse(self.scale)
-
-    def __repr__(self) -> str:
-        return f"Normalizer(how={self.how!r}, n_features={self.n_features})"
 
 
 def check_scaling(how: str | None, transform: str | None) -> tuple[str, str | None]:

@@ -26,7 +26,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 
 from countersample.data.matrices import check_features
-from countersample.data.preprocessing import fill_missing_matrix
+from countersample.data.preprocessing import fill_missing
 from countersample.errors import DataError, ParameterError
 from countersample.propensity.cells import (
     MANY_QUERIES,
@@ -713,7 +713,7 @@ def _check_table(features: ArrayLike | None, n_pairs: int) -> Floats:
             "query-item pairs, in the order of pair_ids(counts)"
         )
     check_features(table, "features")
-    return np.asarray(fill_missing_matrix(table), np.float64)
+    return np.asarray(fill_missing(table), np.float64)
 
 
 def pair_ids(counts: PositionCounts) -> tuple[NDArray[Any], NDArray[Any]]:
