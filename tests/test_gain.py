@@ -86,6 +86,7 @@ class TestTime:
         assert (holdout.by, holdout.since) == ("time", date(2026, 3, 9))
         assert holdout.population == "sessions like those from 2026-03-09 on"
         assert 0.1 < holdout.n_clicks / by_time.check.counts.n_clicks < 0.3
+        assert holdout.share == pytest.approx(0.2, abs=0.001)  # two of ten days
         assert by_time.is_joint
         assert by_time.to_dict()["holdout"]["since"] == "2026-03-09"
 
@@ -181,6 +182,20 @@ def test_the_interval_is_widened_on_the_log_scale():
     assert np.log1p(wide.relative_high) - ends[1] == pytest.approx(0.01 * np.sqrt(1.2))
     empty = replace(gain, relative_low=-1.5)
     assert widen_interval(empty, 0.2) is empty
+
+
+def test_the_interval_is_widened_by_the_share_that_is_held_out(shop):
+    """A share of 0.3 cannot be held out: both are three folds of the queries."""
+    ranker = CounterSampleRanker(learning_rate=0.01, steps=100)
+    fits = [
+        fit_from_impressions(
+            *opened(*shop), ranker=ranker, propensities=KNOWN, seed=SEED,
+            evaluation=EvaluationOptions(holdout=share),
+        )
+        for share in (0.3, 1 / 3)
+    ]  # fmt: skip
+    assert [fit.holdout.share for fit in fits] == [1 / 3, 1 / 3]
+    assert fits[0].gain == fits[1].gain
 
 
 # -- pages that show the top five of many items ---------------------------------------------------

@@ -8,13 +8,14 @@ from shops import known_fit, opened, top_five, usual_fit, usual_shop
 
 from countersample.evaluation import estimate_gain
 from countersample.fitting import fit_from_impressions
-from countersample.fitting.propensity_draws import Units, draw_values
-from countersample.logs import read_impressions
+from countersample.fitting.propensity_draws import Units, draw_thetas, draw_values
+from countersample.logs import PositionCounts, read_impressions
+from countersample.logs.exposure import examination_of_rows
 from countersample.logs.joins import Matched
 from countersample.logs.tally import find_visits
 from countersample.metrics import item_ranks, rank_values
 from countersample.options import EvaluationOptions, PropensityOptions
-from countersample.propensity import Propensities
+from countersample.propensity import ContextPropensities, Propensities
 from countersample.propensity.cells import QueryDraws
 
 slow = pytest.mark.slow
@@ -109,6 +110,21 @@ class TestQueries:
         assert fit.is_joint
         assert fit.gain.new.low < fit.gain.new.value < fit.gain.new.high
         assert fit.gain.low < fit.gain.value < fit.gain.high
+
+
+def test_a_draw_keeps_the_first_positions_of_contexts_equal():
+    """A value above 1 in one context divides the curves of all, as in the estimate itself."""
+    counts = PositionCounts.from_columns(
+        query_id=["q"] * 4, item_id=[1, 2, 3, 4], position=[1, 2, 1, 2], click=[1] * 4,
+        impressions=[9] * 4, context=["desktop", "desktop", "phone", "phone"],
+    )  # fmt: skip
+    values = {"desktop": np.array([1.0, 1.25]), "phone": np.array([1.0, 0.5])}
+    one = {"low": [0.1, 0.1], "high": [2, 2], "n_impressions": [9, 9], "method": "em"}
+    curves = {name: Propensities(value, **one) for name, value in values.items()}
+    point = examination_of_rows(ContextPropensities(curves), counts).alpha
+    draws = {name: value[None] for name, value in values.items()}
+    (theta,) = draw_thetas(counts, point, draws)
+    assert theta.tolist() == point.tolist() == [0.8, 1.0, 0.8, 0.4]
 
 
 class _EachOnce(QueryDraws):

@@ -58,6 +58,8 @@ class Holdout:
     since: date | None
     """The first day that is held out."""
     n_clicks: int
+    share: float
+    """The share of the queries, or of the impressions, that the evaluated ranker did not see."""
     population: str
     """The population that the interval is about."""
     reason: str
@@ -179,7 +181,7 @@ def hold_out_queries(
         progress=progress.part(1.0, "evaluating held-out queries"),
     )  # fmt: skip
     holdout = Holdout(
-        "queries", None, _count_clicks(log.shown), "queries like those of the log",
+        "queries", None, _count_clicks(log.shown), 1 / len(folds), "queries like those of the log",
         f"each by a ranker that was trained without its fold of the queries; {reason}",
     )  # fmt: skip
     return HoldoutScores(holdout, scores, stages, EvaluationClicks.from_queries(log))
@@ -290,8 +292,9 @@ def hold_out_days(
     can_draw = test.source.trust is None and not is_of_rows
     if evaluation.estimator != "snips" and can_draw:
         units, unit_name = _draw_units(after, test, rng)
+    share = late.n_impressions / (early.n_impressions + late.n_impressions)
     holdout = Holdout(
-        "time", since, _count_clicks(test.shown), f"{unit_name} like those from {since} on",
+        "time", since, _count_clicks(test.shown), share, f"{unit_name} like those from {since} on",
         "the evaluated ranker was trained on the days before, and the saved one on all days",
     )  # fmt: skip
     warnings = [f"Of the days before {since}: {text}" for text in test.source.warnings]
@@ -349,7 +352,7 @@ def estimate_holdout_gain(
     gain = estimate_gain(
         scores, shown, dataset, baseline=relevance, draws=draws, rng=rng, **settings
     )
-    gain = widen_interval(gain, evaluation.holdout)
+    gain = widen_interval(gain, held_out.holdout.share)
     is_joint = draws is not None and clicks.curves is not None
     ends = []
     for propensities in [] if is_joint else log.source.at_ends():
@@ -415,13 +418,13 @@ def choose_estimator(
     return EstimatorChoice("dr", f"{reason}: a model of relevance estimates these")
 
 
-def widen_interval(gain: Gain, holdout: float) -> Gain:
+def widen_interval(gain: Gain, share: float) -> Gain:
     """Widen the interval on the log scale: the saved ranker is trained on more data.
 
     It has learned from more clicks than the evaluated ranker, and from other ones. The factor
     √(1 + held-out share) was chosen by experiment: see benchmarks/quality/verdicts.
     """
-    factor = sqrt(1 + holdout)
+    factor = sqrt(1 + share)
     if not -1 < gain.relative_low <= gain.relative_high:  # of a handful of clicks
         return gain
     centre = np.log1p(gain.relative)

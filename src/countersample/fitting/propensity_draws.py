@@ -175,18 +175,21 @@ def draw_thetas(
 ) -> Iterator[Floats]:
     """Yield the examination probability of each row of the counts, draw by draw.
 
-    As in `Propensities.propensity`, they are divided by the largest value above 1. The estimate of
-    the whole log replaces those that a draw does not support.
+    As in `ContextPropensities.examination_of`, all curves of a draw are divided by their largest
+    value, if it is above 1: the first positions of all contexts stay equal. The estimate of the
+    whole log replaces values that a draw does not support.
     """
     depth = max(curve.shape[1] for curve in curves.values())
     n = len(next(iter(curves.values())))
     place = np.minimum(counts.position, depth) - 1
+    largest = np.ones(n)
+    for curve in curves.values():
+        np.fmax(largest, np.fmax.reduce(curve, axis=1), out=largest)  # NaN is not above 1
     for draw in range(n):
         table = np.full((len(counts.context_ids), depth), np.nan)
         for code, name in enumerate(counts.context_ids):
             curve = curves.get(str(name), curves.get(""))
             if curve is not None:
                 table[code, : curve.shape[1]] = curve[draw]
-        table /= np.maximum(1.0, np.nanmax(table, axis=1, keepdims=True, initial=0.0))
-        theta = table[counts.context, place]
+        theta = table[counts.context, place] / largest[draw]
         yield np.where(theta > 0, theta, point)  # 0 if the draw has no click there
