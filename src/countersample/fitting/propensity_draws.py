@@ -183,8 +183,8 @@ def draw_thetas(
     n = len(next(iter(curves.values())))
     place = np.minimum(counts.position, depth) - 1
     largest = np.ones(n)
-    for curve in curves.values():
-        np.fmax(largest, np.fmax.reduce(curve, axis=1), out=largest)  # NaN is not above 1
+    for values in curves.values():
+        np.fmax(largest, np.fmax.reduce(values, axis=1), out=largest)  # NaN is not above 1
     for draw in range(n):
         table = np.full((len(counts.context_ids), depth), np.nan)
         for code, name in enumerate(counts.context_ids):
