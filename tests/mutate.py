@@ -1,6 +1,6 @@
 """Mutation testing: apply one small fault at a time and check that the tests catch it.
 
-    python tests/mutate.py [--only ID ...] [--jobs N] [--timeout SECONDS]
+    python tests/mutate.py [--only ID ... | --share N] [--jobs N] [--timeout SECONDS]
 
 The faults are listed in `tests/mutations.toml`. Each names a file, a text that occurs exactly once
 in it, the text that replaces it, and the test files that should fail. The program copies sources
@@ -23,7 +23,11 @@ timeout
 
 Each copy has its own cache of compiled kernels, so only a fault in a kernel compiles again.
 
-The exit code is 0 if every fault was caught, 1 if not, and 2 if the program could not run.
+``--share 8`` runs every eighth fault. The commit decides which one is first, so that a commit has
+always the same faults, and a few dozen commits have them all.
+
+The exit code is 0 if at least 95 % of the faults were caught, 1 if fewer, and 2 if the program
+could not run.
 """
 
 import argparse
@@ -46,6 +50,7 @@ from queue import SimpleQueue
 ROOT = Path(__file__).resolve().parent.parent
 LIST = "tests/mutations.toml"
 COPIED = ("src", "tests", "examples", "experiments", "benchmarks", "conftest.py", "pyproject.toml")
+MIN_SCORE = 0.95  # the share of faults that are caught
 NOT_COLLECTED = 2  # the exit code of pytest -x
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
@@ -97,12 +102,26 @@ def read_mutations(root: Path = ROOT) -> list[Mutation]:
     return mutations
 
 
-def choose(mutations: list[Mutation], ids: list[str] | None) -> list[Mutation]:
-    """Return the faults with these ids; all of them without ids."""
-    unknown = sorted(set(ids or ()) - {each.id for each in mutations})
+def choose(
+    mutations: list[Mutation], ids: list[str] | None, share: int, commit: str
+) -> list[Mutation]:
+    """Return the faults with these ids; without ids, every `share`-th one."""
+    if not ids:
+        return mutations[int(commit[:8], 16) % share :: share]
+    unknown = sorted(set(ids) - {each.id for each in mutations})
     if unknown:
         raise MutationError(f"no fault has the id {unknown[0]!r}, expected one of {LIST}")
-    return [each for each in mutations if not ids or each.id in ids]
+    return [each for each in mutations if each.id in ids]
+
+
+def read_commit(root: Path) -> str:
+    """Return the hash of the commit that is checked out; zeros without git."""
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "0" * 40
+    return result.stdout.strip()
 
 
 def copy_tree(root: Path, folder: Path) -> Path:
@@ -219,12 +238,16 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     """Run the program; return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", metavar="ID", help="run these faults only")
+    parser.add_argument("--share", type=int, default=1, metavar="N",
+                        help="run every N-th fault, from one that the commit decides")  # fmt: skip
     parser.add_argument("--jobs", type=int, default=2, help="copies side by side (default: 2)")
     parser.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS",
                         help="for the tests of one fault (default: 300)")  # fmt: skip
     options = parser.parse_args(arguments)
     try:
-        mutations = choose(read_mutations(root), options.only)
+        mutations = choose(
+            read_mutations(root), options.only, max(1, options.share), read_commit(root)
+        )
         for each in mutations:
             each.apply((root / each.file).read_text(encoding="utf-8"))
         results = run_all(mutations, root, jobs=max(1, options.jobs), timeout=options.timeout)
@@ -233,9 +256,10 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
         return 2
     lost = [f"{each.id} ({results[each.id][0]})" for each in mutations
             if results[each.id][0] != "caught"]  # fmt: skip
-    print(f"{len(mutations) - len(lost)} of {len(mutations)} faults were caught.")  # noqa: T201
+    n_caught = len(mutations) - len(lost)
+    print(f"{n_caught} of {len(mutations)} faults were caught.")  # noqa: T201
     print(f"Not caught: {', '.join(lost) or 'none'}.")  # noqa: T201
-    return 1 if lost else 0
+    return 0 if n_caught >= MIN_SCORE * len(mutations) else 1
 
 
 if __name__ == "__main__":

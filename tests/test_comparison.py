@@ -118,6 +118,13 @@ def of_logs(centre, drawn, n_clusters):
     return np.log1p(low), np.log1p(high)
 
 
+@pytest.mark.parametrize("k", [1, 3])
+def test_intervals_are_centred_on_the_estimate(k, rng):
+    """Draws share the bias of estimated propensities: around their median it would count twice."""
+    low, high = of_logs(1.0, rng.normal(1.5, 0.2, (2000, k)), 10**9)
+    assert (low + high) / 2 == pytest.approx(np.ones(k), rel=1e-12)
+
+
 @pytest.mark.parametrize("k", [1, 2, 5, 20])
 def test_independent_differences_are_as_sidak_has_them(k, rng):
     """Each at 0.95^(1/k), so that all hold with 0.95."""

@@ -9,7 +9,9 @@ from test_estimators import other_scores, relevance_of, shown_log, truth
 
 from countersample import ClickLog, PositionBias, RankingDataset, simulate_clicks, synthetic
 from countersample.evaluation import HeldOut, compare, estimate, estimate_gain
+from countersample.evaluation.bootstrap import Clusters
 from countersample.evaluation.control_variates import (
+    Controls,
     best_beta,
     control_moments,
     controlled_mean,
@@ -99,6 +101,19 @@ def test_a_search_for_one_thing_is_their_bandit(rng):
     ips = estimate([2, 1], log, data, metric="dcg", rng=0)
     assert found.high - found.low < 0.5 * (ips.high - ips.low)
     assert abs(found.value - truth) < 0.1
+
+
+@pytest.mark.parametrize(("z_score", "is_doubtful"), [(3.8, False), (4.2, True)])
+def test_sessions_without_a_row_count_in_the_standard_error(z_score, is_doubtful):
+    """100 of 400 sessions have a click of weight 2: x̄ = 1/2, Var(x̄) = Σ(x − x̄)²/400².
+
+    The 300 others have x = 0. Without them the standard error would be 0.0375, not 0.0433.
+    """
+    log = ClickLog(np.zeros(100, int), np.zeros(100, int), np.full(100, 0.5),
+                   session=np.arange(100), n_sessions=400)  # fmt: skip
+    standard_error = np.sqrt(100 * (2 - 0.5) ** 2 + 300 * 0.5**2) / 400
+    controls = Controls.of(log, Clusters.of(log), 0.5 + z_score * standard_error)
+    assert (controls.doubt is not None) == is_doubtful
 
 
 # -- against least squares -------------------------------------------------------------------------

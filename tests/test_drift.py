@@ -16,6 +16,7 @@ from countersample.errors import DataError, ParameterError
 from countersample.fitting import find_drift, write_drift_page
 from countersample.fitting.drift import LEVEL, Limits, Rate, compare_rates, holm
 from countersample.logs import count_days, read_features, read_impressions
+from countersample.propensity import estimate
 
 N_QUERIES, N_ITEMS, N_POSITIONS = 60, 8, 4
 # Users differ in patience, so that clicks of one user depend on each other.
@@ -290,6 +291,46 @@ def test_clicks_that_vanish_or_appear(at):
             assert back.size == "from nothing"
         else:
             assert gone_away.p_value == back.p_value == 1
+
+
+def shuffled_log(rng, sessions):
+    """Return a log of four items per query in a random order, examined with probability 1/k."""
+    item = rng.permuted(np.tile(np.arange(4), (sessions, 1)), axis=1)
+    click = rng.random(item.shape) < 0.5 / np.arange(1, 5)
+    return pa.table({
+        "query_id": np.repeat(rng.integers(N_QUERIES, size=sessions), 4),
+        "item_id": item.ravel(), "position": np.tile(np.arange(1, 5), sessions),
+        "click": click.ravel().astype(int), "session": np.repeat(np.arange(sessions), 4),
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("sessions", [(500, 10_000), (10_000, 500)])
+def test_a_change_of_examination_is_as_uncertain_as_the_shorter_log(sessions):
+    """The variances of both curves add up, so it does not matter which log comes first."""
+    rng = np.random.default_rng(SEED)
+    before, after = (shuffled_log(rng, n) for n in sessions)
+    changes = [each for each in drift(after, before).changes if each.kind == "examination"]
+    widths = [np.log((1 + change.high) / (1 + change.low)) for change in changes]
+    short = read_impressions(min(before, after, key=len)).counts()
+    curve = estimate(short, n_bootstrap=200, rng=SEED)
+    assert len(widths) == 3
+    assert (widths > 0.7 * np.log(curve.high / curve.low)[1:]).all()
+
+
+def test_both_rates_vary_if_one_is_rare():
+    """100 clicks in 10⁴ impressions, 0 or 2 per unit, against 20: R = 1 %, R' = 0.2 %.
+
+    Each unit has ψ = ±10⁻⁴, so that Var R = 100/99·100·10⁻⁸, which is 100/99 of the Poisson
+    variance R/10⁴. Var R' is that of c·R·10⁴ expected clicks.
+    """
+    shown = np.full(100, 100.0)
+    many = Rate(np.tile([0.0, 2.0], 50), shown)
+    few = Rate(np.repeat([1.0, 0.0], [20, 80]), shown)
+    c, rate, variance = 1 / 1.1, 0.01, 100 / 99 * 1e-6
+    error = np.sqrt(c * variance + c**2 * variance)
+    expected = 2 * stats.t.sf((c * rate - 0.002) / error, 99)
+    for rates in ((many, few), (few, many)):
+        assert ratio(*rates, min_count=50).p_value == pytest.approx(expected, rel=1e-9)
 
 
 def test_few_clicks_on_one_side_by_chance():

@@ -53,6 +53,15 @@ def test_as_many_parts_as_needed_are_held_out(n, holdout, folds, rng):
         assert held_out.n_queries == n
 
 
+def test_the_first_and_largest_folds_are_held_out(rng):
+    """10 queries make folds of 4, 3 and 3: the first has 4 queries, which are enough for 4."""
+    few = synthetic("tiny", n_queries=10, rng=0)
+    log = ClickLog(np.arange(10), np.zeros(10, int), np.ones(10))
+    for least, sizes in ((4, [4]), (5, [4, 3])):
+        held_out = HeldOut(few, log, "dcg", holdout=1 / 3, least_queries=least, rng=rng)
+        assert [len(fold.queries) for fold in held_out.folds] == sizes
+
+
 def test_its_value_is_the_snips_estimate(data, log, rng):
     held_out = HeldOut(data, log, "dcg@10", rng=rng)
     trained = [

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from conftest import SEED
 from pyarrow import csv
+from scipy.stats import binom
 from shops import load_example, make, opened, with_column
 
 from countersample import ClickLog, PositionBias, RankingDataset, load_letor
@@ -72,6 +73,46 @@ class TestTheory:
         first = groups.take(np.arange(n + 1) == 0)
         _, variance, _ = leakage._excess(first, np.array([mean]), uses_page=False)
         assert variance * (mean + 0.5) ** 2 >= exact * (1 - 1e-9)
+
+    def test_the_bound_is_at_least_the_rate_of_false_alarms(self, rng, monkeypatch):
+        """P(bound ≤ a) ≤ a for the best prediction that no click is needed for: the true mean.
+
+        60 pairs of 30 impressions each, with the same relevance. In 4000 logs the sum is about
+        normal, P(Z > 2.5) = 0.6 %, where the bound is exp(−2.5²/2) = 4 % and a bound with twice the
+        exponent would be 0.2 %.
+        """
+        n, n_pairs, theta = 30, 60, 0.4
+        monkeypatch.setattr(
+            leakage, "_predictions", lambda *_: [(np.full(n_pairs, n * theta), False)]
+        )
+        index, one = np.arange(n_pairs), np.ones(n_pairs)
+        bounds = []
+        for _ in range(4000):
+            clicks = rng.binomial(n, theta, n_pairs).astype(float)
+            rows = leakage.Rows(index, one.astype(int), n * one, clicks, theta * one)
+            groups = leakage._sum_groups(rows, index, index, index, index % 2)
+            bounds.append(leakage._smallest_bound(groups, index.astype(float), 0.0)[0])
+        for level in (0.1, 0.01, 0.003):
+            n_alarms = np.count_nonzero(np.array(bounds) <= np.log(level))
+            assert n_alarms <= binom.isf(1e-6, len(bounds), level)
+
+    def test_the_rate_of_false_alarms_per_log_is_at_most_the_threshold(self, rng):
+        """600 small logs with the features that know most without a click: true relevance, θ·r.
+
+        The promise is one alarm in 1000 logs.
+        """
+        query, item = np.divmod(np.arange(100), 5)
+        theta = 1 / (item + 1)
+        n_alarms = 0
+        for k in range(600):
+            relevance = np.full(100, 0.5) if k % 2 else rng.beta(1, 2, 100)
+            clicks = rng.binomial(20, theta * relevance)
+            features = np.column_stack([relevance, theta * relevance, rng.random(100)])
+            data = RankingDataset.from_arrays(X=features, y=np.zeros(100), qid=query)
+            log = ClickLog(query, item, theta, clicks, position=item + 1,
+                           impressions=np.full(100, 20), examination=theta)  # fmt: skip
+            n_alarms += bool(find_leaks(log, data, rng=rng))
+        assert n_alarms <= binom.isf(1e-4, 600, leakage.LEAK_THRESHOLD)
 
     def test_sums_are_those_of_plain_loops(self, rng):
         n = 60
@@ -184,6 +225,21 @@ class TestAfter:
             bounds.append(leak.false_alarm)
         assert bounds[0] > 0
         assert bounds[1] == pytest.approx(10 * bounds[0], rel=1e-9, abs=0)
+
+    def test_each_kind_of_evidence_has_half_of_the_false_alarms(self, rng):
+        """P(any alarm) ≤ 2 · features · predictions · P(one), so that both kinds share 0.1 %."""
+        query, item = np.divmod(np.arange(600), 10)
+        clicks = rng.binomial(40, 0.2 / (item + 1))
+        table = np.column_stack([clicks / 40, rng.random((600, 3))])
+        data = RankingDataset.from_arrays(X=table, y=np.zeros(600), qid=query)
+        log = ClickLog(query, item, 1 / (item + 1), clicks, impressions=np.full(600, 40))
+        (leak,) = find_leaks(log, data, rng=np.random.default_rng(SEED))
+        rows = leakage.Rows.from_log(log, data)
+        _, _, log_bound = next(
+            leakage.predict_chance(rows, data, None, np.random.default_rng(SEED))
+        )
+        n_tests = 4 * leakage.N_PREDICTIONS
+        assert leak.false_alarm == pytest.approx(2 * n_tests * np.exp(log_bound), rel=1e-9, abs=0)
 
     def test_items_over_all_queries(self, rng):
         """Each item is in ten queries: a pair has a tenth of the clicks behind its rate."""

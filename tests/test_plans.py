@@ -3,6 +3,8 @@
 No test here draws a gradient: a plan's expectations are sums over its examples.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import SEED
@@ -201,6 +203,17 @@ def test_naive_is_biased_where_propensities_differ(unit):
     np.testing.assert_allclose(drawn, [-1 / 2, -1 / 2])
     np.testing.assert_allclose(risk_gradient(data, log, np.zeros(2)), [-1 / 2, -4 / 2])
     assert not plan.is_unbiased(examples)
+
+
+def test_a_relative_error_of_a_millionth_is_a_bias():
+    """π·m is exact up to rounding, so a larger tolerance would hide wrong multipliers."""
+    log = ClickLog(query=[0, 1], item=[0, 0], propensity=[1.0, 0.25])
+    examples = Examples.of(log, "click")
+    plan = countersample(examples)
+    assert plan.is_unbiased(examples)
+    for error in (1e-6, -1e-6):
+        multipliers = plan.multipliers * np.array([1.0, 1.0 + error])
+        assert not replace(plan, multipliers=multipliers).is_unbiased(examples)
 
 
 # -- largest multipliers -------------------------------------------------------------------------

@@ -72,6 +72,34 @@ class TestQueries:
         for k, one in enumerate((scores, model, -scores)):
             assert together[:, [k, 3]] == pytest.approx(drawn(one))
 
+    def test_a_position_that_a_draw_does_not_support_has_the_estimate_of_the_log(self, parts):
+        matched, curve, scores, _ = parts
+        queries = _EachOnce(np.ones(len(matched.counts.query_ids), bool), 3, 0)
+        curves = np.stack([curve.value] * 3)
+        curves[1, 3], curves[2, 3] = np.nan, 0.0
+        result = draw_values(
+            scores, matched, curve, {"": curves}, Units.of_queries(matched.counts, queries),
+            metric="dcg@5", exposure="policy-aware", relevance=None,
+        )  # fmt: skip
+        assert result[1] == pytest.approx(result[0])
+        assert result[2] == pytest.approx(result[0])
+
+    def test_rows_without_a_propensity_are_not_drawn(self, parts):
+        """The log ends at position 3 for them, as it does for the estimate."""
+        matched, curve, scores, _ = parts
+        value = curve.value[:3]
+        short = Propensities(value, value, value, np.ones(3), "all-pairs")
+        queries = _EachOnce(np.ones(len(matched.counts.query_ids), bool), 1, 0)
+        result = draw_values(
+            scores, matched, short, None, Units.of_queries(matched.counts, queries),
+            metric="dcg@5", exposure="policy-aware", relevance=None,
+        )  # fmt: skip
+        shown, *_ = matched.shown(short)
+        reward = rank_values("dcg@5", item_ranks(scores, matched.dataset))
+        rows = matched.dataset.offsets[shown.query] + shown.item
+        n_sessions = matched.counts.sessions.sum()
+        assert result[0, 0] == pytest.approx(reward[rows] @ shown.weights / n_sessions)
+
     def test_queries_count_as_often_as_they_are_drawn(self, parts):
         """With one curve, the values of logs in which queries are there several times."""
         matched, curve, scores, _ = parts
