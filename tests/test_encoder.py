@@ -301,3 +301,18 @@ def test_times_of_more_than_microseconds_are_read():
     texts = pa.chunked_array([["2026-02-20 02:36:44.693537207", "2026-02-20T02:36:44.693537Z"]])
     first, second = as_days("t", texts)
     assert first == second
+
+
+def test_rows_without_an_item_have_no_category_and_no_number():
+    """A missing category is no value of it (0), a missing number or date is NaN."""
+    encoder = FeatureEncoder(
+        (
+            EncodedColumn("color", "category", values=("blue", "red")),
+            EncodedColumn("price", "number"),
+            EncodedColumn("since", "date", reference="2026-03-31"),
+        )
+    )
+    table = pa.table({"color": ["red"], "price": [2.5], "since": [dt.date(2026, 3, 30)]})
+    rows = np.array([0, -1])
+    matrix = encode_columns(encoder, 2, dict.fromkeys(encoder.column_names, (table, rows)))
+    np.testing.assert_array_equal(matrix, [[0, 1, 2.5, 1], [0, 0, NAN, NAN]])
