@@ -8,7 +8,7 @@ from conftest import SEED
 
 from countersample import RankingDataset, synthetic
 from countersample.data import matrices
-from countersample.data.describe import Histogram, describe
+from countersample.data.dataset import Histogram, describe
 from countersample.errors import DataError
 
 

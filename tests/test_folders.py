@@ -6,9 +6,8 @@ import pytest
 
 from countersample import load_letor, synthetic
 from countersample.data import catalogue
-from countersample.data.folders import find_layout
 from countersample.data.labelled_files import load
-from countersample.data.letor import save_letor
+from countersample.data.letor import find_layout, save_letor
 from countersample.errors import DataError, ParameterError
 from countersample.study.sources import find_source, load_fold
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -54,12 +53,10 @@ def info(
     """
     from countersample.data import catalogue
     from countersample.data.labelled_files import load
-    from countersample.data.letor import load_letor
     from countersample.logs.features import columns_of
 
     if verify:
-        load_copy = partial(load_letor, clip=True, progress=True)
-        result = catalogue.verify(Path(path), name, load=load_copy)
+        result = catalogue.verify(path, name, progress=True)
         return Output.of(result, code=0 if result.ok else 1)
     known = {**catalogue.known(), **catalogue.known_logs()}
     if path in known and not Path(path).exists():

@@ -10,32 +10,31 @@ import hashlib
 import os
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
 from countersample import _text
 from countersample._environment import data_folder
 from countersample._files import is_file, is_folder
+from countersample.data.letor import load_letor
 from countersample.data.sources import COMPRESSED_SUFFIXES, join_words
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from countersample.data.dataset import RankingDataset
 
-    Load = Callable[[Path], RankingDataset]
     _Sizes = tuple[int, int, int]  # queries, items, features
 
 ENVIRONMENT_VARIABLE = "COUNTERSAMPLE_DATA"
-_Set = TypeVar("_Set", bound="KnownSet")
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,7 @@ class KnownSet:
     """A public set: what it is, and how a person gets it."""
 
     kind: ClassVar[str]
+    check: ClassVar[str]  # the command that checks a copy
 
     name: str
     title: str
@@ -82,8 +82,6 @@ class KnownSet:
     def facts(self) -> dict[str, str]:
         """Facts for a terminal, by name."""
         raise NotImplementedError
-
-    check: ClassVar[str]  # the command that checks a copy
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -157,8 +155,8 @@ def known_logs() -> Mapping[str, KnownLog]:
     return {each.name: each for each in _read().log}
 
 
-def get(name: str) -> KnownDataset:
-    """Return the known set of labelled data of this name.
+def get(name: str) -> KnownDataset | KnownLog:
+    """Return the known set of this name, labelled data or a click log.
 
     Examples
     --------
@@ -166,15 +164,7 @@ def get(name: str) -> KnownDataset:
     >>> catalogue.get("mq2008").statistics
     Statistics(queries=784, items=15211, features=46, highest_grade=2)
     """
-    if name in known_logs():
-        raise ParameterError(
-            f"{name} is a click log, expected labelled data: check it with countersample log check "
-            f"PATH --reader {known_logs()[name].reader}"
-        )
-    return _lookup(name, known())
-
-
-def _lookup(name: str, sets: Mapping[str, _Set]) -> _Set:
+    sets: dict[str, KnownDataset | KnownLog] = {**known(), **known_logs()}
     if name in sets:
         return sets[name]
     near = get_close_matches(name.lower(), sets, n=1)
@@ -196,7 +186,7 @@ def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
     DataError
         If there is no such folder, with the folders searched and how to get the set.
     """
-    dataset = _lookup(name, {**known(), **known_logs()})
+    dataset = get(name)
     folders = [] if data_dir is None else [Path(data_dir)]
     variable = os.environ.get(ENVIRONMENT_VARIABLE, "").split(os.pathsep)
     folders += [Path(os.path.expanduser(folder)) for folder in variable if folder]  # noqa: PTH111 (no error without a home)
@@ -321,7 +311,7 @@ class Verification:
 
 
 def verify(
-    path: str | PathLike[str], name: str | None = None, *, load: Load | None = None
+    path: str | PathLike[str], name: str | None = None, *, progress: bool = False
 ) -> Verification:
     """Check a local copy of a known set against the published sizes and checksums.
 
@@ -334,8 +324,8 @@ def verify(
     path : path of a folder
     name : str, optional
         The known set it should be; by default the result of `identify`.
-    load : callable, optional
-        Reads one file as a RankingDataset; `load_letor` by default.
+    progress : bool
+        Show a progress bar for each file that is read.
     """
     folder = Path(path)
     if not is_folder(folder):
@@ -346,14 +336,15 @@ def verify(
             f"{folder} cannot be identified by its files and its name: "
             f"give the name, one of {', '.join(known())}"
         )
-    if load is None:
-        from countersample.data.letor import load_letor  # noqa: PLC0415 (only to read a file)
-
-        load = partial(load_letor, clip=True)
+    if isinstance(dataset, KnownLog):
+        raise ParameterError(
+            f"{name} is a click log, expected labelled data: check it with countersample log check "
+            f"PATH --reader {dataset.reader}"
+        )
     published = dataset.statistics
     checks: list[Check] = []
     for fold, group in groupby(dataset.files, key=attrgetter("fold")):
-        results = [_check_file(folder, file, published, load) for file in group]
+        results = [_check_file(folder, file, published, progress=progress) for file in group]
         checks += [check for check, _ in results]
         sizes = [size for _, size in results if size is not None]
         if len(sizes) == len(results):
@@ -371,7 +362,7 @@ def _find_file(folder: Path, path: str) -> Path | None:
 
 
 def _check_file(
-    folder: Path, expected: KnownFile, statistics: Statistics, load: Load
+    folder: Path, expected: KnownFile, statistics: Statistics, *, progress: bool
 ) -> tuple[Check, _Sizes | None]:
     """Check one file; also return its sizes, if it was read."""
     path = _find_file(folder, expected.path)
@@ -386,7 +377,7 @@ def _check_file(
             if digest == expected.sha256:
                 return Check(subject, "ok", "Is the published file, by its checksum."), None
             wrong.append("a checksum that is not the published file's")
-        data = load(path)
+        data = load_letor(path, clip=True, progress=progress)
     except (CounterSampleError, OSError) as error:
         return Check(subject, "wrong", f"Cannot be read: {error}."), None
     lowest, highest = data.labels.min(initial=0), data.labels.max(initial=0)

@@ -9,8 +9,7 @@ from countersample._files import atomic_path
 from countersample._progress import get_logger
 from countersample.data.compact import check_bits
 from countersample.data.dataset import RankingDataset
-from countersample.data.folders import find_layout
-from countersample.data.letor import load_letor, save_letor
+from countersample.data.letor import FolderLayout, find_layout, load_letor, save_letor
 from countersample.data.letor_reader import LetorOptions, read_letor
 from countersample.data.sources import as_path, reading
 from countersample.data.store import (
@@ -25,7 +24,6 @@ from countersample.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from os import PathLike
 
-    from countersample.data.folders import FolderLayout
     from countersample.data.store import Tape
 
 TABLE_SUFFIXES = (".parquet", ".csv", ".tsv")

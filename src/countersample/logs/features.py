@@ -18,7 +18,7 @@ import pyarrow as pa
 from countersample import _text
 from countersample.data.dataset import RankingDataset, choose_features, group_rows
 from countersample.data.encoder import FeatureEncoder, encode_columns, learn_encoder
-from countersample.data.folders import find_layout
+from countersample.data.letor import find_layout
 from countersample.data.store import is_dataset_folder
 from countersample.data.tables import as_floats, check_column, collect_frame
 from countersample.errors import DataError, ParameterError
