@@ -1,9 +1,12 @@
 """Files are written whole or not at all."""
 
+import io
+
+import numpy as np
 import pytest
 
-from countersample._files import atomic_path
-from countersample.errors import CounterSampleError
+from countersample._files import atomic_path, read_npy_header
+from countersample.errors import CounterSampleError, DataError
 
 
 def names(folder):
@@ -79,3 +82,42 @@ def test_an_old_folder_that_cannot_come_back_is_not_removed(tmp_path, monkeypatc
         temporary.mkdir()
     (left,) = tmp_path.iterdir()
     assert (left / "content").read_text() == "old"
+
+
+# -- headers of arrays ---------------------------------------------------------------------------
+
+
+def npy(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("array", "order"),
+    [
+        (np.zeros((3, 2), np.float32), "C"),
+        (np.zeros((3, 2), order="F"), "F"),
+        (np.zeros(7, np.uint8), "C"),
+        (np.zeros((0, 4), np.int64), "C"),
+        (np.float64(1), "C"),
+        (np.zeros(3, ">i2"), "C"),
+    ],
+    ids=["float32", "columns", "one dimension", "empty", "a number", "big-endian"],
+)
+def test_the_header_of_an_array(array, order):
+    file = npy(array)
+    header = read_npy_header(file)
+    assert (np.dtype(header.dtype), header.shape, header.order) == (array.dtype, array.shape, order)
+    assert len(file.read()) == array.nbytes
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not an array", npy(np.zeros(3)).read(40), npy(np.zeros(3, "i4,f8")).read()],
+    ids=["nothing", "text", "cut", "a table"],
+)
+def test_no_header_of_an_array(content):
+    with pytest.raises(DataError, match="array"):
+        read_npy_header(io.BytesIO(content))

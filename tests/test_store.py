@@ -1,11 +1,15 @@
 """Dataset folders and the cache of `load_letor`: written atomically, checked when opened."""
 
+import gc
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
+import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -27,6 +31,31 @@ def data(rng):
         qid=[f"query {k // 5}" for k in range(50)],
         feature_names=["a", "b", "c", "d"],
     )
+
+
+@contextmanager
+def garbage_that_switches_threads():
+    """Collect garbage all the time; each collection lets other threads run."""
+    before = gc.get_threshold()
+    is_on = True
+
+    class Cycle:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            time.sleep(1e-5)
+            if is_on:
+                Cycle()
+
+    gc.set_threshold(1)
+    Cycle()
+    try:
+        yield
+    finally:
+        is_on = False
+        gc.set_threshold(*before)
+        gc.collect()
 
 
 class TestFolder:
@@ -97,7 +126,6 @@ class TestFolder:
 
     @pytest.mark.parametrize("bits", [None, 8])
     def test_damaged_headers_of_arrays(self, data, tmp_path, bits):
-        """numpy parses them as Python, and raises any error."""
         dataset = data if bits is None else data.compact(bits)
         dataset.save(tmp_path / "data")
         path = tmp_path / "data" / ("features.npy" if bits is None else "codes.npy")
@@ -124,6 +152,28 @@ class TestFolder:
             file.write(content[128:])
         with pytest.raises(DataError, match="a damaged dataset folder"):
             RankingDataset.open(tmp_path / "data")
+
+    def test_threads_open_folders_while_garbage_is_collected(self, data, tmp_path):
+        """CPython 3.11 fails if two threads parse Python at once, as `numpy.load` does."""
+        data.save(tmp_path / "data")
+        errors = []
+
+        def open_at_depth(depth):
+            if depth:
+                return open_at_depth(depth - 1)
+            for _ in range(30):
+                try:
+                    RankingDataset.open(tmp_path / "data")
+                except DataError as error:
+                    errors.append(error)
+
+        threads = [threading.Thread(target=open_at_depth, args=(20 * k,)) for k in range(6)]
+        with garbage_that_switches_threads():
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert errors == []
 
     def test_a_failure_leaves_nothing_behind(self, data, tmp_path, monkeypatch):
         def fail(*_, **__):

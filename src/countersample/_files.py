@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import tempfile
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from countersample import _cleanup
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_NPY_MAGIC = b"\x93NUMPY\x01\x00"
+_NPY_HEADER = re.compile(
+    r"\{'descr': '(?P<dtype>[<>|][biufSU][0-9]+)', 'fortran_order': (?P<order>True|False), "
+    r"'shape': \((?P<shape>[0-9, ]*)\), \} *\n"
+)
+
+
+class NpyHeader(NamedTuple):
+    """What a ``.npy`` file holds."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    order: str  # "C" or "F"
 
 
 @contextmanager
@@ -77,6 +93,22 @@ def read_at_most(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise DataError(f"{path}: has more than {most:,} bytes, expected a smaller file")
     return data
+
+
+def read_npy_header(file: IO[bytes]) -> NpyHeader:
+    """Read the header of a ``.npy`` file that `numpy.save` wrote; the numbers follow it.
+
+    numpy parses a header as Python. In CPython 3.11 that can fail if two threads do it at once
+    (https://github.com/python/cpython/issues/106905), so threads must not use `numpy.load`.
+    """
+    if file.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
+        raise DataError("no array in numpy's format, version 1.0")
+    length = int.from_bytes(file.read(2), "little")
+    match = _NPY_HEADER.fullmatch(file.read(length).decode("latin-1"))
+    if match is None:
+        raise DataError("the header of an array is not what numpy writes")
+    shape = tuple(int(size) for size in match["shape"].split(",") if size.strip())
+    return NpyHeader(match["dtype"], shape, "F" if match["order"] == "True" else "C")
 
 
 def check_writable(path: Path) -> None:

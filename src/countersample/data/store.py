@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from countersample._files import atomic_path
+from countersample._files import atomic_path, read_npy_header
 from countersample._version import __version__
 from countersample.data.compact import CompactFeatures
 from countersample.data.dataset import RankingDataset
@@ -202,7 +202,7 @@ def open_with_notes(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
     try:
         header = msgspec.convert(values, _Header)
         dataset = _open_arrays(folder, header)
-    except Exception as error:  # numpy parses a .npy header as Python: any error can occur
+    except Exception as error:  # a damaged file can raise any error
         why = f"{error}".partition("\n")[0] or type(error).__name__
         raise DataError(f"{folder}: a damaged dataset folder ({why}): write it again") from error
     # The fingerprint was computed when written; it cannot be computed from codes.
@@ -226,8 +226,7 @@ def _open_arrays(folder: Path, header: _Header) -> RankingDataset:
     for name, (size, _) in states.items():
         if size != header.files[name][0]:
             raise DataError(f"{name} has {size:,} bytes, expected {header.files[name][0]:,}")
-    # A memory map compares the shape with the size of the file.
-    features, *maps = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in names)
+    features, *maps = (_map_array(folder / name) for name in names)
     labels, offsets, query_ids, *codes = map(np.array, maps)
     if codes:
         features = CompactFeatures(features, *codes[0])
@@ -235,6 +234,14 @@ def _open_arrays(folder: Path, header: _Header) -> RankingDataset:
     if states != header.files and dataset.content_hash() != header.content:
         raise DataError("its content is not what was written")
     return dataset
+
+
+def _map_array(path: Path) -> NDArray[Any]:
+    """Map a ``.npy`` file into memory, read-only; it must be as long as its shape needs."""
+    with path.open("rb") as file:
+        header = read_npy_header(file)
+        order: Any = header.order
+        return np.memmap(file, header.dtype, "r", file.tell(), header.shape, order)
 
 
 def _file_state(path: Path) -> list[int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-import tokenize
 import zipfile
 import zlib
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countersample._files import atomic_path
+from countersample._files import atomic_path, read_npy_header
 from countersample._json import parse_json
 from countersample._params import whole_number
 from countersample.data.matrices import check_no_missing
@@ -50,8 +49,7 @@ SECONDS_BETWEEN_SAVES = 5.0
 # The errors that a damaged file, or a file of another kind, can raise.
 _DAMAGE = (
     OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, RuntimeError,
-    zipfile.BadZipFile, zlib.error,
-    SyntaxError, tokenize.TokenError, MemoryError, OverflowError,  # in the header of an array
+    zipfile.BadZipFile, zlib.error, MemoryError, OverflowError,
 )  # fmt: skip
 
 
@@ -265,9 +263,9 @@ def _save(run: Run, path: Path, identity: str) -> None:
 
 def _load(run: Run, path: Path, identity: str) -> None:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            note = parse_json(archive["note"].tobytes())
-            state = {name: archive[name] for name in run.state}
+        with zipfile.ZipFile(path) as archive:
+            note = parse_json(_read_array(archive, "note").tobytes())
+            state = {name: _read_array(archive, name) for name in run.state}
         is_same, step, rng = note["identity"] == identity, note["step"], note["rng"]
         if is_same:
             _restore(run, state, step, rng)
@@ -280,6 +278,14 @@ def _load(run: Run, path: Path, identity: str) -> None:
             f"{path}: the state of a run with other data or settings: "
             "name another file, or remove this one to start anew"
         )
+
+
+def _read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """Read an array from a file of `numpy.savez`."""
+    with archive.open(f"{name}.npy") as file:
+        header = read_npy_header(file)
+        numbers = np.frombuffer(bytearray(file.read()), header.dtype)  # writable
+        return numbers.reshape(header.shape, order="F" if header.order == "F" else "C")
 
 
 def _restore(run: Run, state: dict[str, NDArray[Any]], step: int, rng: dict[str, Any]) -> None:
