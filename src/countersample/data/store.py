@@ -228,9 +228,8 @@ def _open_arrays(folder: Path, header: _Header) -> RankingDataset:
             raise DataError(f"{name} has {size:,} bytes, expected {header.files[name][0]:,}")
     features, *maps = (_map_array(folder / name) for name in names)
     labels, offsets, query_ids, *codes = map(np.array, maps)
-    if codes:
-        features = CompactFeatures(features, *codes[0])
-    dataset = RankingDataset(features, labels, offsets, query_ids, header.feature_names)
+    matrix = CompactFeatures(features, *codes[0]) if codes else features
+    dataset = RankingDataset(matrix, labels, offsets, query_ids, header.feature_names)
     if states != header.files and dataset.content_hash() != header.content:
         raise DataError("its content is not what was written")
     return dataset
