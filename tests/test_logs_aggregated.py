@@ -134,17 +134,6 @@ def test_a_frame_or_csv_with_the_same_columns_is_the_same_log(tmp_path):
     same_counts(read_impressions(tmp_path / "counts.csv").counts(), expected)
 
 
-def test_days_are_in_utc(tmp_path, monkeypatch):
-    """Whatever the time zones of the column and of the machine."""
-    stamps = [datetime(2026, 3, 1, hour, tzinfo=UTC) for hour in (0, 23)]
-    monkeypatch.setenv("TZ", "America/New_York")
-    table = pa.table({"query_id": [1, 1], "item_id": [1, 2], "position": [1, 2], "click": [0, 1],
-                      "timestamp": pa.array(stamps, pa.timestamp("us", "Asia/Tokyo"))})  # fmt: skip
-    (day,) = count_days(read_impressions(table), tmp_path)
-    assert day.day == date(2026, 3, 1)
-    assert read_impressions(tmp_path).days().days == (date(2026, 3, 1),)
-
-
 def test_the_day_of_a_log_without_timestamps_is_an_option(tmp_path):
     table = day_log(SEED, only=["session"])
     with pytest.raises(DataError, match=r"no column 'timestamp'.*--day"):

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from time import tzset
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -293,26 +294,95 @@ def test_days_and_their_rows(engine, shop, kind):
     assert after.counts().n_impressions == (own >= cut).sum()
 
 
-@pytest.mark.parametrize(
-    ("zone", "here"), [("UTC", "Asia/Tokyo"), ("Asia/Tokyo", "America/New_York")]
-)
-def test_days_are_of_utc_whatever_the_zones(zone, here, monkeypatch):
-    """Of the column, and of the machine, by which DuckDB shows times."""
-    stamps = [datetime(2026, 3, 1, hour, tzinfo=UTC) for hour in (0, 2, 23)]
-    when = pa.array([*stamps, None], pa.timestamp("us", zone))
-    log = pa.table({"query_id": [1] * 4, "item_id": [1, 2, 3, 4], "position": [1, 2, 3, 4],
-                    "click": [0, 1, 1, 0], "timestamp": when})  # fmt: skip
-    try:
-        with monkeypatch.context() as patch:
-            patch.setenv("TZ", here)
-            tzset()
-            found = read_impressions(log)
-            days = found.days()
-            assert days == Days((date(2026, 3, 1),), (3,))
-            assert found.of_days(since=days.days[0]).counts().n_impressions == 3
-            assert found.of_days(until=days.days[0]).counts().n_impressions == 1
-    finally:
+@pytest.fixture(params=["UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kathmandu"])
+def machine_zone(request, monkeypatch):
+    """Let the machine be in a time zone."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", request.param)
         tzset()
+        yield request.param
+    tzset()
+
+
+#: Minutes beside midnight, in summer and in winter, and the hours in which clocks change.
+MOMENTS = [
+    datetime(2026, 1, 14, 23, 30, tzinfo=UTC), datetime(2026, 1, 15, 0, 10, tzinfo=UTC),
+    datetime(2026, 3, 29, 1, 30, tzinfo=UTC), datetime(2026, 7, 1, 23, 30, tzinfo=UTC),
+    datetime(2026, 7, 2, 0, 10, tzinfo=UTC), datetime(2026, 10, 25, 0, 30, tzinfo=UTC),
+]  # fmt: skip
+MOMENT_DAYS = Days(
+    (date(2026, 1, 14), date(2026, 1, 15), date(2026, 3, 29), date(2026, 7, 1), date(2026, 7, 2),
+     date(2026, 10, 25)),
+    (1,) * 6,
+)  # fmt: skip
+
+
+def log_of_moments(kind):
+    """Return a log with one row per moment, as Arrow table or as a relation of the user."""
+    n = len(MOMENTS)
+    naive = [moment.replace(tzinfo=None) for moment in MOMENTS]
+    stamps = {
+        "UTC": pa.array(MOMENTS, pa.timestamp("us", "UTC")),
+        "another zone": pa.array(MOMENTS, pa.timestamp("ms", "America/New_York")),
+        "nanoseconds": pa.array(MOMENTS, pa.timestamp("ns", "UTC")),
+        "no zone": pa.array(naive, pa.timestamp("us")),
+        "text": pa.array([moment.isoformat() for moment in MOMENTS]),
+        "seconds": pa.array([moment.timestamp() for moment in MOMENTS]),
+        "relation": pa.array(MOMENTS, pa.timestamp("us", "UTC")),
+    }
+    table = pa.table({
+        "query_id": ["a"] * n, "item_id": range(n), "position": range(1, n + 1),
+        "click": [0, 1] * (n // 2), "session": ["s"] * n, "timestamp": stamps[kind],
+    })  # fmt: skip
+    return duckdb.connect().from_arrow(table) if kind == "relation" else table
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["UTC", "another zone", "nanoseconds", "no zone", "text", "seconds", "relation"],
+)
+def test_days_are_of_utc_in_any_zone_of_the_machine(machine_zone, kind):
+    log = read_impressions(log_of_moments(kind))
+    assert log.days() == MOMENT_DAYS
+    summer = date(2026, 7, 2)
+    assert log.of_days(since=summer).counts().n_impressions == 2
+    assert log.of_days(until=summer).counts().n_impressions == 4
+
+
+@pytest.mark.parametrize("kind", ["UTC", "no zone"])
+def test_days_are_of_utc_in_a_spark_session_of_another_zone(cluster, kind):
+    zone = cluster.conf.get("spark.sql.session.timeZone")
+    cluster.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        assert read_impressions(log_of_moments(kind), engine="spark").days() == MOMENT_DAYS
+    finally:
+        cluster.conf.set("spark.sql.session.timeZone", zone)
+
+
+def test_a_half_life_is_of_utc_in_any_zone_of_the_machine(machine_zone):
+    log = read_impressions(log_of_moments("UTC")).with_half_life("1w")
+    counts = weighted(log, log.counts())
+    ages = np.array([(MOMENT_DAYS.days[-1] - day).days for day in MOMENT_DAYS.days])
+    np.testing.assert_allclose(counts.impressions, 0.5 ** (ages / 7))
+
+
+def test_partitions_of_days_are_of_utc_in_any_zone_of_the_machine(machine_zone, tmp_path):
+    days = count_days(read_impressions(log_of_moments("another zone")), tmp_path / "counts")
+    assert tuple(each.day for each in days) == MOMENT_DAYS.days
+    assert read_impressions(tmp_path / "counts").days() == MOMENT_DAYS
+
+
+def test_ages_of_dates_are_of_utc_in_any_zone_of_the_machine(machine_zone):
+    for zone in ("UTC", "America/New_York", None):
+        stamps = [each if zone else each.replace(tzinfo=None) for each in MOMENTS]
+        table = pa.table({
+            "query_id": ["a"] * len(MOMENTS), "item_id": range(len(MOMENTS)),
+            "published": pa.array(stamps, pa.timestamp("us", zone)),
+        })  # fmt: skip
+        ages = read_features(table, age_at="2026-12-31").dataset.features[:, 0]
+        midnight = datetime(2026, 12, 31, tzinfo=UTC)
+        expected = [(midnight - moment) / timedelta(days=1) for moment in MOMENTS]
+        np.testing.assert_allclose(ages, expected, rtol=1e-6)
 
 
 def test_rows_without_a_time_are_learned_from(shop):

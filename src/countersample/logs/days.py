@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import narwhals as nw
@@ -20,6 +20,7 @@ from countersample.defaults import HOLDOUT
 from countersample.errors import DataError, ParameterError
 from countersample.logs.aggregation import impressions_of
 from countersample.logs.counts import find_ids, first_position
+from countersample.logs.files import quote_name
 from countersample.logs.tally import integers, tally
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _DURATION = re.compile(r"([1-9]\d{0,4})\s*([dw])", re.IGNORECASE)
 #: Smaller numbers are no seconds since 1970; each further unit (ms, µs, ns) is a thousandth.
 _MIN_SECONDS = 1e8
 _SECONDS_PER_DAY = 86_400
+_DUCKDB_TYPES_WITH_ZONE = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")
 _CUT_SHARES = (0.1, 0.5)  # the held-out share may be anything between, as a day is not cut
 _NO_LIMIT = 2**62
 
@@ -130,6 +132,24 @@ def find_days(log: Impressions) -> Days:
     return Days(tuple(sorted(n_rows)), tuple(n_rows[day] for day in sorted(n_rows)))
 
 
+def convert_to_utc(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return a log whose timestamps with a time zone are timestamps without one, in UTC.
+
+    DuckDB computes with them in the zone of its connection, which is that of the machine in a
+    relation of the user. Spark's timestamps become seconds since 1970 when a day is computed.
+    """
+    if frame.implementation is not nw.Implementation.DUCKDB:
+        return frame
+    relation = frame.to_native()
+    types = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    if types.get("timestamp") not in _DUCKDB_TYPES_WITH_ZONE or "sessions" in types:
+        return frame  # an aggregated log with such times is rejected
+    in_utc = "timezone('UTC', timestamp::timestamptz) as timestamp"
+    columns = [in_utc if name == "timestamp" else quote_name(name) for name in types]
+    rows: nw.LazyFrame[Any] = nw.from_native(relation.project(", ".join(columns))).lazy()
+    return rows
+
+
 class Clock(NamedTuple):
     """How the day of a row is computed.
 
@@ -151,13 +171,8 @@ def find_clock(log: Impressions) -> Clock:
     if isinstance(kind, nw.Datetime):
         if kind.time_zone is None:
             return Clock(stamp.cast(nw.Date), nw.lit)
-        # A cast to a date would use the zone of DuckDB's connection or of Spark's session.
-        seconds = (
-            stamp.cast(nw.Int64)
-            if log.engine == "spark"
-            else (stamp - nw.lit(datetime.combine(_EPOCH, time(), UTC))).dt.total_seconds()
-        )
-        return Clock((seconds / _SECONDS_PER_DAY).floor(), _days_since_1970)
+        # Spark, see `convert_to_utc`: a cast to a date would use the zone of its session.
+        return Clock((stamp.cast(nw.Int64) / _SECONDS_PER_DAY).floor(), _days_since_1970)
     if not (kind == nw.String or kind.is_numeric()):
         raise DataError(f"{log.source}: the timestamp is {kind}, expected times, text or numbers")
     largest = log.collect(log.frame.select(stamp.max()))["timestamp"][0].as_py()

@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from countersample.logs.files import Files
     from countersample.options import LogOptions
 
+_ZONE = "spark.sql.session.timeZone"
 _SPARK_SETTINGS = {
     "spark.app.name": "countersample",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",  # for Arrow's times without a zone
+    _ZONE: "UTC",
 }
 
 
@@ -74,6 +75,7 @@ class DuckDB:
             config["memory_limit"] = options.memory_limit
         try:
             self.connection = duckdb.connect(config=config)
+            self.connection.execute("set TimeZone = 'UTC'")  # by default that of the machine
         except duckdb.Error as error:
             raise ParameterError(
                 f"DuckDB does not take memory_limit={options.memory_limit!r}, temp_dir="
@@ -167,8 +169,13 @@ class Spark:
         cleanup.callback(self.session.stop)
 
     def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (a data frame)
-        """Send a table from memory to the workers."""
-        return self.session.createDataFrame(table)
+        """Send a table from memory to the workers; its times without a zone are in UTC."""
+        zone = self.session.conf.get(_ZONE)
+        self.session.conf.set(_ZONE, "UTC")
+        try:
+            return self.session.createDataFrame(table)
+        finally:
+            self.session.conf.set(_ZONE, zone)
 
     def scan(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
         """Open Parquet and JSON lines lazily; other formats go through the driver's memory."""
@@ -180,7 +187,7 @@ class Spark:
         if files.format.name == "jsonl":
             return reader.json(paths, mode="FAILFAST")
         if files.format.name != "parquet":
-            return self.session.createDataFrame(files.read())
+            return self.from_arrow(files.read())
         files.check_types()
         return reader.option("mergeSchema", "true").parquet(*paths)
 

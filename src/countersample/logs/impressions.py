@@ -20,7 +20,14 @@ from countersample.errors import DataError, ParameterError
 from countersample.logs import aggregation
 from countersample.logs.checks import LogCheck, check, describe_sessions, without_suspicious
 from countersample.logs.columns import FEATURE, prepare_rows, select_columns
-from countersample.logs.days import Days, find_clock, find_days, parse_days, weighted_days
+from countersample.logs.days import (
+    Days,
+    convert_to_utc,
+    find_clock,
+    find_days,
+    parse_days,
+    weighted_days,
+)
 from countersample.logs.engines import ENGINES, check_types, collect, find_engine
 from countersample.logs.files import JOINED_QUERIES, TEXT_IDS, explained, find_files
 from countersample.logs.joins import RowPropensities
@@ -369,7 +376,7 @@ def _read_files(source: str, options: LogOptions, cleanup: ExitStack) -> Impress
         else:
             rows, has_text_ids = open_with_reader(reader, source, engine, options, cleanup)
         check_types(rows)
-        frame = prepare_rows(rows, options)
+        frame = prepare_rows(convert_to_utc(rows), options)
     return Impressions(frame, engine.name, source, has_text_ids=has_text_ids)
 
 
@@ -391,7 +398,9 @@ def _read_frame(
             frame = nw.from_native(engine.from_arrow(table)).lazy()
         elif options.master or options.memory_limit or options.temp_dir:
             raise ParameterError("master, memory_limit and temp_dir are for files, not for a frame")
-        return Impressions(prepare_rows(frame, options), chosen.name, name)
+        return Impressions(
+            prepare_rows(convert_to_utc(frame), options), chosen.name, name
+        )
 
 
 def _check_aggregated(
