@@ -337,11 +337,12 @@ def log_of_moments(kind):
     return duckdb.connect().from_arrow(table) if kind == "relation" else table
 
 
+@pytest.mark.usefixtures("machine_zone")
 @pytest.mark.parametrize(
     "kind",
     ["UTC", "another zone", "nanoseconds", "no zone", "text", "seconds", "relation"],
 )
-def test_days_are_of_utc_in_any_zone_of_the_machine(machine_zone, kind):
+def test_days_are_of_utc_in_any_zone_of_the_machine(kind):
     log = read_impressions(log_of_moments(kind))
     assert log.days() == MOMENT_DAYS
     summer = date(2026, 7, 2)
@@ -359,20 +360,23 @@ def test_days_are_of_utc_in_a_spark_session_of_another_zone(cluster, kind):
         cluster.conf.set("spark.sql.session.timeZone", zone)
 
 
-def test_a_half_life_is_of_utc_in_any_zone_of_the_machine(machine_zone):
+@pytest.mark.usefixtures("machine_zone")
+def test_a_half_life_is_of_utc_in_any_zone_of_the_machine():
     log = read_impressions(log_of_moments("UTC")).with_half_life("1w")
     counts = weighted(log, log.counts())
     ages = np.array([(MOMENT_DAYS.days[-1] - day).days for day in MOMENT_DAYS.days])
     np.testing.assert_allclose(counts.impressions, 0.5 ** (ages / 7))
 
 
-def test_partitions_of_days_are_of_utc_in_any_zone_of_the_machine(machine_zone, tmp_path):
+@pytest.mark.usefixtures("machine_zone")
+def test_partitions_of_days_are_of_utc_in_any_zone_of_the_machine(tmp_path):
     days = count_days(read_impressions(log_of_moments("another zone")), tmp_path / "counts")
     assert tuple(each.day for each in days) == MOMENT_DAYS.days
     assert read_impressions(tmp_path / "counts").days() == MOMENT_DAYS
 
 
-def test_ages_of_dates_are_of_utc_in_any_zone_of_the_machine(machine_zone):
+@pytest.mark.usefixtures("machine_zone")
+def test_ages_of_dates_are_of_utc_in_any_zone_of_the_machine():
     for zone in ("UTC", "America/New_York", None):
         stamps = [each if zone else each.replace(tzinfo=None) for each in MOMENTS]
         table = pa.table({

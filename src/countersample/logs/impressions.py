@@ -398,9 +398,7 @@ def _read_frame(
             frame = nw.from_native(engine.from_arrow(table)).lazy()
         elif options.master or options.memory_limit or options.temp_dir:
             raise ParameterError("master, memory_limit and temp_dir are for files, not for a frame")
-        return Impressions(
-            prepare_rows(convert_to_utc(frame), options), chosen.name, name
-        )
+        return Impressions(prepare_rows(convert_to_utc(frame), options), chosen.name, name)
 
 
 def _check_aggregated(
