@@ -5,9 +5,10 @@
 Each action is a process, with a limit on memory and on the size of a file. Some are left alone,
 some get a signal at a random moment, some find the disk full. Afterwards a result is either
 complete, with the bytes that it has when nothing happens, or what it was before; what is no result
-is gone (after SIGKILL: once the same action was done again); there was no traceback. Neither the
-folders for temporary files and caches grow, nor a process that goes on and on, nor the memory that
-an action takes. The first thing that does not hold ends it with exit code 1.
+is gone; there was no traceback. (After SIGKILL, a temporary file may remain beside a result, or
+among the temporary files; it is removed here.) Neither the folders for temporary files and caches
+grow, nor a process that goes on and on, nor the memory that an action takes. The first thing that
+does not hold ends it with exit code 1.
 """
 
 import argparse
@@ -40,16 +41,16 @@ main()
 """
 RESUMED = """
 import os, sys
-from pathlib import Path
-import numpy as np
 from countersample import ClickLog, load_letor, train
+from countersample._files import atomic_path
 from countersample.training import runs
 runs.SECONDS_BETWEEN_SAVES = 0
 data = load_letor("data.txt")
 os.write(int(os.environ["READY"]), b".")
 found = train(data, ClickLog.load("clicks.parquet", data), learning_rate=1e-4, steps=400_000,
               unit="query", optimizer="adam", rng=0, resume="state.npz")
-Path("trained.bin").write_bytes(found.coef.tobytes() + found.average_coef.tobytes())
+with atomic_path("trained.bin") as path:  # complete or not there, as results of commands are
+    path.write_bytes(found.coef.tobytes() + found.average_coef.tobytes())
 """
 # Goes on and on: a round for each line it reads, and then says how much memory it has.
 RESIDENT = """
@@ -160,10 +161,18 @@ class Bench:
             raise BrokenError(f"{number!r}: ended with {child.returncode}:\n{told}")
         self.counts["done before"] += child.returncode == 0
         if number == signal.SIGKILL:
-            self.run(what)  # goes on where it can, and removes what the killed one left
+            self.counts["temporary files of killed processes"] += self.remove_temporary_files()
+            self.run(what)  # goes on where it can
         self.check(name, complete=child.returncode <= 0)
         if self.rng.random() < 0.5:  # else the next one finds a result there
             self.clear(name)
+
+    def remove_temporary_files(self):
+        """Remove what only the killed process could have removed; return the number of paths."""
+        paths = [*self.work.glob(".*.tmp"), *self.work.glob(".*.old"), *self.temporary.iterdir()]
+        for path in paths:
+            remove(path)
+        return len(paths)
 
     def with_a_full_disk(self, name):
         largest = max(sum(map(len, found.values())) for found in self.bytes[name].values())

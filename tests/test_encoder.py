@@ -35,19 +35,6 @@ def repeated(*values, type=None):  # noqa: A002 (Arrow's name for it)
     return pa.array(list(values) * (N // len(values)), type)
 
 
-def test_rows_without_a_table_are_missing_but_no_value_of_a_category():
-    """An item that a table lacks has none of its categories: all 0, as for a missing value."""
-    table = pa.table({"price": [2.5], "color": ["red"], "since": ["2026-03-01"]})
-    encoder = FeatureEncoder((
-        EncodedColumn("price", "number"),
-        EncodedColumn("color", "category", values=("blue", "red")),
-        EncodedColumn("since", "date", reference="2026-03-31"),
-    ))  # fmt: skip
-    sources = dict.fromkeys(table.column_names, (table, np.array([0, -1])))
-    matrix = encode_columns(encoder, 2, sources)
-    np.testing.assert_array_equal(matrix, [[2.5, 0, 1, 30], [NAN, 0, 0, NAN]])
-
-
 @pytest.mark.parametrize(
     ("column", "first"),
     [
