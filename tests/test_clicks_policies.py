@@ -146,20 +146,6 @@ def test_orders_are_drawn_with_their_probabilities(name, top, rng):
         check_cells({order: (seen[order], n, chance) for order, chance in wanted.items()})
 
 
-def test_a_team_picks_its_best_item_left(rng):
-    policy = TeamDraft({"old": OLD, "new": NEW})
-    shown = policy.draw(rng, [rows.repeat(50, axis=0) for rows in map(matrix, policy.rankers)], 5)
-    for query, (rows, teams) in enumerate(zip(shown.rows.tolist(), shown.policy, strict=True)):
-        ranked = [lists(OLD)[query // 50], lists(NEW)[query // 50]]
-        taken = []
-        for row, team in zip(rows, teams, strict=True):
-            if row >= 0:
-                assert row == next(item for item in ranked[team] if item not in taken)
-                taken.append(row)
-        counts = np.bincount(teams, minlength=2)
-        assert abs(counts[0] - counts[1]) <= 1
-
-
 # -- propensities, and clicks that follow them -----------------------------------------------------
 
 
@@ -177,22 +163,12 @@ def expected(data, orders, click_model, bias):
     return examined, clicked
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("click_model", CLICK_MODELS)
-@pytest.mark.parametrize("name", POLICIES)
-def test_propensities_are_those_of_all_orders(data, name, click_model):
-    """ρ is the probability to be examined in a session of the query; what is not shown has none."""
-    for top in (2, 4):
-        examined, _ = expected(
-            data, twin_orders(name, top), click_model, lambda rank: TABLE[rank - 1]
-        )
-        log = simulate_clicks(data, POLICIES[name][0], 3000, bias=TableBias(TABLE), **SETTING,
-                              click_model=click_model, top=top, rng=SEED)  # fmt: skip
-        rows = data.offsets[log.query] + log.item
-        np.testing.assert_allclose(log.propensity, examined[rows], rtol=1e-12)
-        assert len(log) == 3000
-
-
+# Each policy with one of the click models, not each pair of them.
+MODELS = ["position-based", "dependent-click", "trust-bias", "cascade"]
+each_with_a_model = pytest.mark.parametrize(
+    ("name", "click_model"),
+    [*zip(POLICIES, MODELS * 2, strict=True)],
+)
 CONTEXTS = {"phone": (3, TableBias([0.9, 0.1])), "desktop": (1, PositionBias(0.5))}
 
 
@@ -203,8 +179,7 @@ def in_contexts(data, orders, click_model):
     return [0.75 * one + 0.25 * other for one, other in zip(phone, desktop, strict=True)]
 
 
-@pytest.mark.parametrize("click_model", ["position-based", "dependent-click", "trust-bias"])
-@pytest.mark.parametrize("name", POLICIES)
+@each_with_a_model
 def test_contexts_have_their_own_curves(data, name, click_model):
     examined, _ = in_contexts(data, twin_orders(name, 3), click_model)
     log = simulate_clicks(data, POLICIES[name][0], 3000, contexts=CONTEXTS, **SETTING,
@@ -213,8 +188,7 @@ def test_contexts_have_their_own_curves(data, name, click_model):
     np.testing.assert_allclose(log.propensity, examined[rows], rtol=1e-12)
 
 
-@pytest.mark.parametrize("click_model", ["position-based", "cascade", "trust-bias"])
-@pytest.mark.parametrize("name", POLICIES)
+@each_with_a_model
 def test_impressions_are_clicked_as_often_as_they_should(data, name, click_model):
     """Clicks on an item are binomial in the sessions of its query; so are its impressions."""
     n = 30_000

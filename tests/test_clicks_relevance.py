@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from countersample import RankingDataset, save_letor, simulate_clicks
-from countersample.clicks import FewRelevantWarning, Perfect, simulate_impressions
+from countersample.clicks import FewRelevantWarning, simulate_impressions
 from countersample.clicks.relevance import relevance_of, smallest_relevant
-from countersample.errors import DataError
 
 
 def dataset(**counts):
@@ -62,16 +61,6 @@ class TestSimulations:
         ) as told:
             simulate(GRADES_TO_2, GRADES_TO_2.labels, 50, relevant=3, rng=0)
         assert told[0].filename == __file__
-
-    def test_by_the_grade_of_the_click_model(self):
-        model = lambda **_: Perfect(relevant=4)  # noqa: E731
-        with pytest.warns(FewRelevantWarning, match="only 1 % of the items"):
-            simulate_clicks(FEW_OF_3, FEW_OF_3.labels, 50, click_model=model, rng=0)
-
-    def test_a_world_without_clicks_is_an_error_still(self):
-        """The error says all; a warning, which is an error here, would come first."""
-        with pytest.raises(DataError, match="lower relevant"):
-            simulate_clicks(GRADES_TO_2, GRADES_TO_2.labels, 50, relevant=3, noise=0)
 
 
 class TestCommands:

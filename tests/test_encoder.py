@@ -81,14 +81,6 @@ def test_dates_are_ages_in_days(column, reference, ages):
     assert later.columns[0].reference == "2027-01-01"
 
 
-def test_ages_against_the_calendar(rng):
-    days = rng.integers(-20_000, 40_000, 200)
-    dates = [dt.date(1970, 1, 1) + dt.timedelta(days=int(day)) for day in days]
-    encoder = learned({"since": pa.array(dates)}, reference="2026-11-17").encoder
-    expected = [(dt.date(2026, 11, 17) - date).days for date in dates]
-    assert encoder.transform(pa.table({"since": dates}))[:, 0].tolist() == expected
-
-
 @pytest.mark.parametrize(
     "type_",
     [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())],
@@ -110,7 +102,7 @@ def test_values_of_few_rows_get_no_indicator():
     assert learned({"a": values}).encoder.feature_names == ("a=often",)
 
 
-def test_columns_that_are_left_out_are_named():
+def test_columns_without_features_are_listed():
     found = learned(
         {
             "price": repeated(1.0),
@@ -123,8 +115,6 @@ def test_columns_that_are_left_out_are_named():
             "nan": [NAN] * N,
             "blank": [""] * N,
             "tags": [["a"]] * N,
-            "nested": [{"a": 1}] * N,
-            "bytes": pa.array([b"a"] * N),
             "wait": pa.array([1] * N, pa.duration("s")),
         }
     )
@@ -136,13 +126,11 @@ def test_columns_that_are_left_out_are_named():
         "alone": f"text, no value in {MIN_ROWS} rows or more",
         **dict.fromkeys(("nothing", "empty", "nan", "blank"), "no value at all"),
         "tags": "of type list<item: string>",
-        "nested": "of type struct<a: int64>",
-        "bytes": "of type binary",
         "wait": "of type duration[s]",
     }
     (told,) = found.warnings
     assert told.startswith(f"Left out of the features: 'title' (text of {N} values), 'many' (")
-    assert "and 4 more" in told
+    assert "and 2 more" in told
     assert not learned({"a": [1]}).warnings
 
 
@@ -185,22 +173,15 @@ def test_columns_named_as_categorical(column, names):
     [
         (list(range(MAX_CATEGORICAL_VALUES + 1)), "has 201 values, expected 1 to 200"),
         ([None, None], "has 0 values, expected 1 to 200"),
-        ([0.5, 1.0], "has fractions, expected a column of text or of integers"),
-        ([float("inf"), 1.0], "has fractions"),
+        ([float("inf"), 1.0], "has fractions, expected a column of text or of integers"),
         ([True, False], "is boolean"),
         ([DAY, DAY], r"is date32\[day\], expected a column of text"),
-        ([["a"], ["b"]], "is list<item: string>, expected a column of text"),
         (["x" * 101], "has a value of 101 characters, expected at most 100"),
     ],
 )
 def test_columns_that_cannot_be_categorical(column, message):
     with pytest.raises(DataError, match=f"'x' is listed as categorical and {message}"):
         learned({"x": column}, categorical=["x"])
-
-
-def test_categorical_columns_have_to_be_there():
-    with pytest.raises(DataError, match=r"no feature 'brnd' .did you mean 'brand'"):
-        learned({"brand": ["a"]}, categorical=["brnd"])
 
 
 def test_names_that_would_be_there_twice():
@@ -260,6 +241,10 @@ def test_values_against_a_slow_twin(rng):
     times = [dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=int(second))
              for second in rng.integers(-(2**31), 2**32, 50)]  # fmt: skip
     expected = [time.timestamp() / 86400 for time in times]
+    nanoseconds = pa.chunked_array(
+        [["2026-02-20 02:36:44.693537207", "2026-02-20T02:36:44.693537Z"]]
+    )
+    assert len(set(as_days("a", nanoseconds).tolist())) == 1  # as pandas writes times
     assert (
         as_days("a", pa.chunked_array([[time.isoformat() for time in times]])).tolist() == expected
     )
@@ -281,13 +266,6 @@ def test_values_against_a_slow_twin(rng):
 def test_columns_that_no_table_teaches_are_rejected(name, kind, values, reference):
     with pytest.raises(DataError, match="a column of the encoder has the name"):
         EncodedColumn(name, kind, values, reference)
-
-
-def test_times_of_more_than_microseconds_are_read():
-    """As pandas writes them."""
-    texts = pa.chunked_array([["2026-02-20 02:36:44.693537207", "2026-02-20T02:36:44.693537Z"]])
-    first, second = as_days("t", texts)
-    assert first == second
 
 
 def test_rows_without_an_item_have_no_category_and_no_number():

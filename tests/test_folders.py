@@ -60,14 +60,6 @@ class TestLetorsParts:
         assert load(letor, fold=3) == parts
         assert load_letor(letor, fold=3, split="test") == parts["test"]
 
-    def test_the_first_fold_is_the_default(self, letor):
-        assert load_letor(letor) == load_letor(letor, fold=1)
-
-    def test_three_parts_are_enough(self, tmp_path):
-        for k in (1, 2, 3):
-            (tmp_path / f"s{k}.dat").touch()
-        assert part_names(tmp_path, 3) == ["s3", "s1", "s2"]
-
     @pytest.mark.parametrize(
         ("names", "said"),
         [

@@ -16,14 +16,10 @@ GOOD = "2 qid:1 1:0.5 3:1\n"
     ("line", "expected"),
     [
         ("1 qid:1 1:0.5 12;0.5", "2:15: expected index:value, found '12;0.5'"),
-        ("1 qid:1 1:0.5 x:1", "2:15: expected index:value, found 'x:1'"),
-        ("1 qid:1 1:0.5 -1:1", "2:15: expected index:value, found '-1:1'"),
         ("1 qid:1 qid:2", "2:9: expected index:value, found 'qid:2'"),
         ("1 qid:1 1:", "2:11: expected a number after 1:, found the end of the line"),
         ("1 qid:1 1:abc # c", "2:11: expected a number after 1:, found 'abc'"),
         ("1 qid:1 7:1.2.3", "2:11: expected a number after 7:, found '1.2.3'"),
-        ("1 qid:1 7:1e", "2:11: expected a number after 7:, found '1e'"),
-        ("1 qid:1 7:0x10", "2:11: expected a number after 7:, found '0x10'"),
         ("1 qid:1 1:nan", "2:11: expected a finite number, found 'nan'"),
         ("1 qid:1 1:-Infinity", "2:11: expected a finite number, found '-Infinity'"),
         ("nan qid:1 1:1", "2:1: expected a finite number, found 'nan'"),
@@ -56,13 +52,6 @@ def test_the_first_error_is_the_one_reported(tmp_path):
         load_letor(path, threads=4)
 
 
-def test_long_token_is_cut(tmp_path):
-    path = tmp_path / "train.txt"
-    path.write_text("1 qid:1 " + "z" * 500 + "\n")
-    with pytest.raises(DataError, match=r"found 'z{40}…'$"):
-        load_letor(path)
-
-
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"# only a comment\n", b"\xef\xbb\xbf"])
 def test_no_rows(tmp_path, content):
     path = tmp_path / "empty.txt"
@@ -86,22 +75,15 @@ def test_id_that_is_not_utf8(tmp_path):
 
 
 @pytest.mark.parametrize("compress", PACKERS)
-@pytest.mark.parametrize("where", ["end", "middle"])
-def test_truncated_archive(tmp_path, compress, where):
-    data = compress("".join(f"1 qid:{k} 1:{k / 7}\n" for k in range(20_000)).encode())
+def test_damaged_archives(tmp_path, compress):
+    content = compress("".join(f"1 qid:{k} 1:{k / 7}\n" for k in range(20_000)).encode())
+    middle = len(content) // 2
     path = tmp_path / "train.txt.z"
-    path.write_bytes(data[:-9] if where == "end" else data[: len(data) // 2])
-    with pytest.raises(DataError, match="the compressed file ends too soon: it was cut off"):
-        load_letor(path)
-
-
-@pytest.mark.parametrize("compress", PACKERS)
-def test_damaged_archive(tmp_path, compress):
-    data = bytearray(compress("".join(f"1 qid:{k} 1:{k / 7}\n" for k in range(20_000)).encode()))
-    middle = len(data) // 2
-    data[middle : middle + 64] = bytes(64)
-    path = tmp_path / "train.txt.z"
-    path.write_bytes(data)
+    for cut in (content[:-9], content[:middle]):
+        path.write_bytes(cut)
+        with pytest.raises(DataError, match="the compressed file ends too soon: it was cut off"):
+            load_letor(path)
+    path.write_bytes(content[:middle] + bytes(64) + content[middle + 64 :])
     with pytest.raises(DataError, match=r"damaged|ends too soon|expected"):
         load_letor(path)
 

@@ -32,15 +32,12 @@ from countersample.data.preprocessing import (
     Imputer,
     Normalizer,
     Preprocessing,
-    fill_missing,
     take_roots,
 )
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.fitting import find_leaks
-from countersample.logs import PositionCounts
 from countersample.plans import Examples
-from countersample.propensity import estimate as estimate_propensities
 from countersample.rankers import load_ranker
 from countersample.theory import gradient_bounds
 
@@ -95,14 +92,6 @@ def test_query_minmax_equals_its_twin(queries):
     np.testing.assert_allclose(result, twin, rtol=1e-6, atol=1e-38)
     assert result.min() == 0
     assert result.max() in {0, 1}
-
-
-def test_query_minmax_equals_scikit_learn_by_query(data):
-    result = data.normalized("query-minmax").features
-    for start, end in zip(data.offsets[:-1], data.offsets[1:], strict=True):
-        block = data.features[start:end].astype(np.float64)
-        expected = MinMaxScaler().fit_transform(block)
-        np.testing.assert_allclose(result[start:end], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("how", GLOBAL)
@@ -373,13 +362,6 @@ class TestOthers:
         np.testing.assert_array_equal(a, b)
         assert a.std() > 0
 
-    def test_tables_that_are_filled(self, holed):
-        np.testing.assert_array_equal(fill_missing(holed.features), fill_missing(holed).features)
-        whole = np.ones((3, 2), np.float32)
-        assert fill_missing(whole) is whole
-        data = synthetic("tiny", rng=SEED)
-        assert fill_missing(data) is data
-
     def test_leaks_of_features_that_are_missing_at_times(self, rng):
         query, item = np.divmod(np.arange(4000), 10)
         clicks = rng.binomial(40, 0.2 / (item + 1))
@@ -388,24 +370,6 @@ class TestOthers:
         data = RankingDataset.from_arrays(values, np.zeros(4000), query)
         log = ClickLog(query, item, 1 / (item + 1), clicks, impressions=np.full(4000, 40))
         assert [leak.feature for leak in find_leaks(log, data, rng=rng)] == [1]
-
-    def test_the_regression_of_propensities(self, rng):
-        pair = np.repeat(np.arange(300), 3)
-        position = np.tile([1, 2, 3], 300)
-        clicks = rng.binomial(20, 0.5 / position)
-        counts = PositionCounts.from_columns(
-            pair // 10, pair % 10, position, clicks, np.full(900, 20)
-        )
-        features = with_holes(rng.standard_normal((300, 2)), rng)
-        same, other = fill_missing(features), np.nan_to_num(features)
-        a, b, c = (
-            estimate_propensities(
-                counts, method="regression-em", features=each, n_bootstrap=20, rng=0
-            ).value
-            for each in (features, same, other)
-        )
-        np.testing.assert_array_equal(a, b)
-        assert not np.array_equal(a, c)
 
 
 # -- all steps in a file -------------------------------------------------------------------------
@@ -432,21 +396,12 @@ def test_steps_through_json_are_the_same(how, data):
 @pytest.mark.parametrize(
     ("step", "change"),
     [
-        ("normalizer", {"how": "max"}), ("normalizer", {"n_features": 2.0}),
-        ("normalizer", {"n_features": 3}), ("normalizer", {"shift": None}),
-        ("normalizer", {"shift": [0.0, 0.0, 0.0, float("nan")]}),
-        ("normalizer", {"scale": [1.0, 1.0, 1.0, -1.0]}), ("normalizer", {"scale": "1111"}),
+        ("normalizer", {"how": "max"}), ("normalizer", {"n_features": 3}),
+        ("normalizer", {"shift": None}), ("normalizer", {"scale": [1.0, 1.0, 1.0, -1.0]}),
         ("normalizer", {"roots": [6, 0, 0, 0], "logs": None}), ("normalizer", {"roots": []}),
-        ("imputer", {"fill": []}), ("imputer", {"fill": None}),
-        ("imputer", {"fill": [1.0, 0.0, 1e39]}), ("imputer", {"fill": [1, 0, 10**400]}),
-        ("imputer", {"indicators": [3]}), ("imputer", {"indicators": [1, 0]}),
-        ("imputer", {"indicators": [True]}), ("imputer", {"indicators": [0.0]}),
-        ("encoder", {"columns": [{"name": "a", "kind": "word"}]}),
-        ("encoder", {"columns": [{"name": "", "kind": "number"}]}),
-        ("encoder", {"columns": [{"name": "a", "kind": "category"}]}),
-        ("encoder", {"columns": [{"name": "a", "kind": "date", "reference": "2026-02-30"}]}),
+        ("imputer", {"fill": [1.0, 0.0, 1e39]}), ("imputer", {"indicators": [3]}),
+        ("imputer", {"indicators": [1, 0]}), ("imputer", {"indicators": [True]}),
         ("encoder", {"columns": [{"name": "a", "kind": "number"}] * 2}),
-        ("encoder", {"columns": None}),
     ],
     ids=str,
 )  # fmt: skip

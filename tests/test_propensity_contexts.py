@@ -77,15 +77,6 @@ def test_resamples_of_contexts_are_of_the_same_queries(rng):
         np.testing.assert_allclose(found.curves[name].low, low)
 
 
-def test_a_pooled_context_has_the_resamples_of_the_pool(rng):
-    logs = {name: served(rng, THETA, n_queries=100, sessions=200)[0] for name in "ab"}
-    options = {"method": "all-pairs", "n_bootstrap": 20, "confidence": 0.9, "rng": 0}
-    found, resamples = resample_by_context(mixed(logs | {"fixed": fixed()}), **options)
-    assert resamples["fixed"].shape == (20, 5)
-    low = np.minimum(np.quantile(resamples["fixed"], 0.05, axis=0), found.curves["fixed"].value)
-    np.testing.assert_allclose(found.curves["fixed"].low, low)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_positions_are_compared_within_contexts(method):
     """The curve over contexts is that of a log whose queries have the context in their name."""

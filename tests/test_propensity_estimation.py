@@ -8,9 +8,8 @@ from conftest import SEED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
-from twins_propensity import curve, served, shuffled, streams, swapped
+from twins_propensity import curve, repeat_queries, served, shuffled, streams, swapped
 
-from countersample import PositionBias
 from countersample.errors import DataError, ParameterError
 from countersample.logs import PositionCounts
 from countersample.propensity import (
@@ -101,12 +100,7 @@ class TestConformance:
         counts, features = everything()
         times = rng.multinomial(60, np.full(60, 1 / 60))
         queries = rng.permutation(np.repeat(np.arange(60), times))
-        rows = [np.flatnonzero(counts.query == query) for query in queries]
-        copy, row = np.repeat(np.arange(60), list(map(len, rows))), np.concatenate(rows)
-        log = PositionCounts.from_columns(
-            copy, counts.item[row], counts.position[row], counts.clicks[row],
-            counts.impressions[row],
-        )  # fmt: skip
+        log = repeat_queries(counts, queries)
         columns = features.reshape(60, 5, 2)[queries]
         (drawn,) = fitted(method, counts, features).curves(times[None].astype(float))
         (written,) = fitted(method, log, columns[pair_ids(log)]).curves(np.ones((1, 60)))
@@ -199,19 +193,6 @@ def test_em_says_when_it_is_badly_off(rng):
     many, _ = served(rng, THETA, n_queries=60, sessions=200)
     assert any("biases em" in note for note in fitted("em", few, None).notes)
     assert not fitted("em", many, None).notes
-
-
-def test_gamma_is_found_with_coverage():
-    n_logs, hits, found = 60, [], []
-    for rng in streams(n_logs):
-        theta = PositionBias(0.7).propensity(np.arange(1, 6))
-        counts, _ = served(rng, theta, n_queries=120, sessions=60)
-        law = estimate_gamma(counts, method="all-pairs", n_bootstrap=100, rng=rng)
-        hits.append(law.low <= 0.7 <= law.high)
-        found.append(law.gamma)
-    assert abs(np.mean(found) - 0.7) < 4 * np.std(found) / np.sqrt(n_logs) + 0.005
-    assert np.mean(hits) > 0.93 - 4 * np.sqrt(0.93 * 0.07 / n_logs)
-    assert law.bias == PositionBias(law.gamma)
 
 
 def test_gamma_is_weighted_least_squares(rng):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from twins_propensity import served, streams
+from twins_propensity import repeat_queries, served, streams
 
 from countersample.clicks import TrustBias
 from countersample.errors import DataError
@@ -110,12 +110,7 @@ def test_a_resample_is_the_log_of_its_queries(rng):
     """To first order: the weights of the equations are those of the whole log."""
     counts = moved(rng, *users_of(3), n_queries=200, sessions=60)
     times = rng.multinomial(200, np.full(200, 1 / 200))
-    queries = np.repeat(np.arange(200), times)
-    rows = [np.flatnonzero(counts.query == query) for query in queries]
-    copy, row = np.repeat(np.arange(200), list(map(len, rows))), np.concatenate(rows)
-    log = PositionCounts.from_columns(
-        copy, counts.item[row], counts.position[row], counts.clicks[row], counts.impressions[row]
-    )
+    log = repeat_queries(counts, np.repeat(np.arange(200), times))
     (drawn,) = Affine(cells_of(counts)).curves(times[None].astype(float))
     (written,) = Affine(cells_of(log)).curves(np.ones((1, 200)))
     np.testing.assert_allclose(drawn, written, atol=0.04)
@@ -207,15 +202,6 @@ def test_the_origin_is_that_of_irrelevant_items(sessions):
     true = beta[3] / alpha[3] * alpha[0]
     assert abs(np.mean(found) - true) < 4.5 * np.std(found) / np.sqrt(20) + 0.05 * true
     assert np.std(found) < 0.2 * true
-
-
-def test_relevances_of_three_values_have_a_node_of_gauss():
-    """A third each of 0, 0.5 and 1 is told apart by ½ ± √(1/6): the same first three moments."""
-    rows = [(q, i, k, 5000 * i * (3 - k) // 2, 10_000)
-            for q in range(2) for i in range(3) for k in (1, 2)]  # fmt: skip
-    cells = cells_of(PositionCounts.from_columns(*map(list, zip(*rows, strict=True))))
-    found = level_of_irrelevance(cells, np.array([1, 0.5]), np.zeros(2))
-    assert found == pytest.approx(0.5 - np.sqrt(1 / 6), abs=2e-3)
 
 
 def test_the_origin_is_used():

@@ -3,7 +3,6 @@
 import gc
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -87,22 +86,26 @@ class TestFolder:
         shutil.copytree(tmp_path / "data", tmp_path / "copy", copy_function=shutil.copyfile)
         assert RankingDataset.open(tmp_path / "copy") == data
 
-    @pytest.mark.parametrize("name", ["features.npy", "labels.npy", "offsets.npy", "query_ids.npy"])
-    @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
-    def test_damage_is_found(self, data, tmp_path, name, damage):
+    @pytest.mark.parametrize("damage", ["flip", "cut", "remove", "shape"])
+    def test_damaged_arrays_are_rejected(self, data, tmp_path, damage):
+        """fuzz_folders.py damages every file of a folder at any byte."""
         data.save(tmp_path / "data")
-        path = tmp_path / "data" / name
+        path = tmp_path / "data" / "labels.npy"
         content = bytearray(path.read_bytes())
-        if damage == "remove":
-            path.unlink()
-        else:
+        path.unlink()
+        if damage == "shape":
+            with path.open("wb") as file:
+                header = {"descr": "<f4", "fortran_order": False, "shape": (10**15,)}
+                np.lib.format.write_array_header_1_0(file, header)
+                file.write(content[128:])
+        elif damage != "remove":
             content[-1] ^= 1
             path.write_bytes(content if damage == "flip" else content[:-1])
         with pytest.raises(DataError, match="a damaged dataset folder"):
             RankingDataset.open(tmp_path / "data")
 
-    @pytest.mark.parametrize("header", [None, "{not json", "[" * 100_000, "null", "[]", "{}"])
-    def test_foreign_folders(self, tmp_path, header):
+    @pytest.mark.parametrize("header", [None, "{not json", "[" * 100_000, "[]"])
+    def test_folders_of_something_else(self, tmp_path, header):
         if header is not None:
             (tmp_path / "header.json").write_text(header)
         with pytest.raises(DataError, match="not a dataset folder"):
@@ -113,8 +116,6 @@ class TestFolder:
         [
             ("version", 99, "format version 99, expected 1"),
             ("files", {}, r"a damaged dataset folder \(.+\): write it again"),
-            ("feature_names", [1], r"a damaged dataset folder \(.+\): write it again"),
-            ("notes", None, r"a damaged dataset folder \(.+\): write it again"),
         ],
     )
     def test_headers_of_another_form(self, data, tmp_path, key, value, message):
@@ -122,35 +123,6 @@ class TestFolder:
         path = tmp_path / "data" / "header.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
         with pytest.raises(DataError, match=message):
-            RankingDataset.open(tmp_path / "data")
-
-    @pytest.mark.parametrize("bits", [None, 8])
-    def test_damaged_headers_of_arrays(self, data, tmp_path, bits):
-        dataset = data if bits is None else data.compact(bits)
-        dataset.save(tmp_path / "data")
-        path = tmp_path / "data" / ("features.npy" if bits is None else "codes.npy")
-        content = path.read_bytes()
-        for bit in range(0, 8 * 70, 5):  # magic, length, dictionary; each of the eight in turn
-            flipped = bytearray(content)
-            flipped[bit // 8] ^= 1 << bit % 8
-            path.write_bytes(flipped)
-            try:
-                back = RankingDataset.open(tmp_path / "data")
-            except DataError as error:
-                assert re.search(r"data: a damaged dataset folder \(.+\)", str(error))  # noqa: PT017
-            else:
-                assert back == dataset  # such as a blank that became another one
-
-    @pytest.mark.parametrize("shape", [(10**15,), (2**70,), (-2, -25), (50, 1)])
-    def test_a_shape_that_does_not_fit_the_file(self, data, tmp_path, shape):
-        data.save(tmp_path / "data")
-        path = tmp_path / "data" / "labels.npy"
-        content = path.read_bytes()
-        with path.open("wb") as file:
-            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            file.write(content[128:])
-        with pytest.raises(DataError, match="a damaged dataset folder"):
             RankingDataset.open(tmp_path / "data")
 
     def test_threads_open_folders_while_garbage_is_collected(self, data, tmp_path):
@@ -183,10 +155,6 @@ class TestFolder:
         with pytest.raises(CounterSampleError, match="cannot be written: No space left on device"):
             data.save(tmp_path / "data")
         assert list(tmp_path.iterdir()) == []
-
-    def test_a_parent_that_does_not_exist(self, data, tmp_path):
-        with pytest.raises(CounterSampleError, match="cannot be written: No such file"):
-            data.save(tmp_path / "none" / "data")
 
 
 # -- The cache -------------------------------------------------------------------------------------
@@ -323,14 +291,6 @@ def test_codes_of_the_cache_and_of_converted_text(text, cache, tmp_path, reads, 
     assert is_mapped(converted)
 
 
-def test_each_number_of_bits_has_its_entry(text, cache, reads):
-    for _ in range(2):
-        for bits in (None, *BITS, np.int64(8)):
-            expected = load_letor(text) if bits is None else load_letor(text).compact(bits)
-            assert load_letor(text, bits=bits, cache=cache) == expected
-    assert len(reads) == len(list(cache.iterdir())) == 4
-
-
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs posix_fallocate")
 def test_a_full_disk_is_an_error_not_a_crash(text, cache, monkeypatch):
     def fail(*_):
@@ -357,15 +317,6 @@ def test_a_folder_of_splits(text, tmp_path, cache, reads):
     assert len(reads) == 3  # the narrow one is read again, with the width of the other
     assert load_train(folder, bits=8, cache=cache) == plain["train"]
     assert load(folder, bits=8) == plain
-
-
-def test_folders_with_bits(text, tmp_path):
-    numbers = load_letor(text)
-    numbers.save(tmp_path / "numbers")
-    assert load(tmp_path / "numbers", bits=8) == {"numbers": numbers.compact(8)}
-    numbers.compact(8).save(tmp_path / "codes")
-    with pytest.raises(DataError, match="has 8 bits a feature already"):
-        load(tmp_path / "codes", bits=8)
 
 
 @pytest.mark.slow

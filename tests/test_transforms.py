@@ -23,7 +23,6 @@ from countersample import (
     RankingDataset,
     load_ranker,
     simulate_clicks,
-    synthetic,
 )
 from countersample.data import matrices
 from countersample.data.compact import HEAVY_SHARE
@@ -229,12 +228,6 @@ def test_the_rule_by_enumeration(n_items, rng):
     assert (choose_roots(features) or (0,) * len(columns)) == expected
     if n_items == 3000:
         assert expected[6:12] == (1, 2, 3, 5, 0, 0)  # the last: constant; one rare value
-
-
-def test_without_heavy_tails_it_is_minmax():
-    data = synthetic("tiny", rng=SEED)
-    by_root, plain = Normalizer.fit(data, "root-minmax"), Normalizer.fit(data, "minmax")
-    assert by_root == replace(plain, how="root-minmax")
 
 
 # -- as a part of the normalizer -----------------------------------------------------------------

@@ -25,6 +25,15 @@ def counted(query, item, position, impressions, click_rate, rng):
     return PositionCounts.from_columns(*(column[shown] for column in columns))
 
 
+def repeat_queries(counts, queries):
+    """Return the log that has these queries, in this order, under the ids 0, 1, 2, …."""
+    rows = [np.flatnonzero(counts.query == query) for query in queries]
+    copy, row = np.repeat(np.arange(len(queries)), list(map(len, rows))), np.concatenate(rows)
+    return PositionCounts.from_columns(
+        copy, counts.item[row], counts.position[row], counts.clicks[row], counts.impressions[row]
+    )
+
+
 def served(rng, theta, *, n_queries, sessions, n_rankers=3, noise=0.3, relevance=None, beta=None):
     """Draw a log in which several rankers order the same items, each by relevance and noise.
 

@@ -608,8 +608,8 @@ def only_shown(dataset: RankingDataset, log: ClickLog) -> tuple[RankingDataset, 
     offsets = np.append(0, np.cumsum(sizes[queries]))
     query = np.searchsorted(queries, log.query)
     item = np.searchsorted(rows, row) - offsets[query]
-    shown = RankingDataset(
+    items = RankingDataset(
         take_rows(dataset.features, rows), dataset.labels[rows], offsets,
         dataset.query_ids[queries], dataset.feature_names,
     )  # fmt: skip
-    return shown, log.replace(query=query, item=item, fingerprint=None)
+    return items, log.replace(query=query, item=item, fingerprint=None)

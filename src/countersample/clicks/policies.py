@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _MAX_ORDERS = factorial(7)  # of a query, to be enumerated
 
 
-class Shown(NamedTuple):
+class SessionLists(NamedTuple):
     """The lists of sessions."""
 
     rows: Ints  # (n_sessions, at most top), rows of the dataset, −1 beyond the end
@@ -56,7 +56,7 @@ class LoggingPolicy(ABC):
         return ()
 
     @abstractmethod
-    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> Shown:
+    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> SessionLists:
         """Draw the list of one session for each row of the rankings."""
 
     @abstractmethod
@@ -92,9 +92,9 @@ class Ranked(OneRanker):
     array([[0, 1]])
     """
 
-    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> Shown:  # noqa: ARG002
+    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> SessionLists:  # noqa: ARG002
         """Return the first items; nothing is random."""
-        return Shown(rankings[0][:, :top], None)
+        return SessionLists(rankings[0][:, :top], None)
 
     def orders(self, rankings: Rankings, top: int, *, joint: bool) -> Iterator[tuple[Floats, Ints]]:  # noqa: ARG002
         """Yield the only order."""
@@ -128,11 +128,11 @@ class Shuffled(OneRanker):
         if self.depth is not None:
             whole_number("depth", self.depth, least=1, or_else="None")
 
-    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> Shown:
+    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> SessionLists:
         """Draw an order of the first ``depth`` for each session."""
         ranking, sizes = self._within(rankings[0], top)
         keys = rng.random((len(ranking), int(sizes.max(initial=0))))
-        return Shown(_by_keys(ranking, keys, sizes)[:, :top], None)
+        return SessionLists(_by_keys(ranking, keys, sizes)[:, :top], None)
 
     def orders(self, rankings: Rankings, top: int, *, joint: bool) -> Iterator[tuple[Floats, Ints]]:
         """Enumerate permutations, or without ``joint`` rotations, with the same positions."""
@@ -189,12 +189,12 @@ class Swapped(OneRanker):
         if self.depth is not None:
             whole_number("depth", self.depth, least=2, or_else="None")
 
-    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> Shown:
+    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> SessionLists:
         """Draw whether each session has a swap, and which."""
         n_pairs = self._pairs(rankings[0], top)
         has_swap = (rng.random(len(n_pairs)) < self.rate) & (n_pairs > 0)
         lower = 1 + (rng.random(len(n_pairs)) * n_pairs).astype(np.int64)
-        return Shown(self._swap(rankings[0], np.where(has_swap, lower, 0))[:, :top], None)
+        return SessionLists(self._swap(rankings[0], np.where(has_swap, lower, 0))[:, :top], None)
 
     def orders(self, rankings: Rankings, top: int, *, joint: bool) -> Iterator[tuple[Floats, Ints]]:  # noqa: ARG002
         """Enumerate no swap and each swap."""
@@ -256,7 +256,7 @@ class TeamDraft(LoggingPolicy):
         """The names of both teams."""
         return tuple(self.teams)
 
-    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> Shown:
+    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> SessionLists:
         """Draw a coin for each round of each session."""
         n_rounds = (min(top, rankings[0].shape[1]) + 1) // 2
         return self._draft(rankings, rng.random((len(rankings[0]), n_rounds)) < 0.5, top)
@@ -270,7 +270,7 @@ class TeamDraft(LoggingPolicy):
             sides = np.broadcast_to(np.array(coins, np.bool_), (n_lists, n_rounds))
             yield np.full(n_lists, 0.5**n_rounds), self._draft(rankings, sides, top).rows
 
-    def _draft(self, rankings: Rankings, first: Bools, top: int) -> Shown:
+    def _draft(self, rankings: Rankings, first: Bools, top: int) -> SessionLists:
         """Return the picks of the teams; the first team starts a round if ``first`` is True."""
         n_lists, width = rankings[0].shape
         width = min(top, width)
@@ -286,7 +286,7 @@ class TeamDraft(LoggingPolicy):
             item = np.where(is_left[team, lists, best], picks[team, lists, best], -1)
             is_left &= picks != item[:, None]
             shown[:, column], teams[:, column] = item, team
-        return Shown(shown, teams)
+        return SessionLists(shown, teams)
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +307,7 @@ class Mixture(LoggingPolicy):
         names = ((policy.names or (name,)) for name, policy in self.policies.items())
         return tuple(dict.fromkeys(each for some in names for each in some))
 
-    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> Shown:
+    def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> SessionLists:
         """Draw a policy for each session, and then its list."""
         which = pick(rng, self.shares, len(rankings[0]))
         rows = np.empty((len(which), min(top, rankings[0].shape[1])), np.int64)
@@ -318,7 +318,7 @@ class Mixture(LoggingPolicy):
             rows[is_here] = shown.rows
             positions = np.array([self.names.index(each) for each in policy.names or (name,)])
             codes[is_here] = positions[0 if shown.policy is None else shown.policy]
-        return Shown(rows, codes)
+        return SessionLists(rows, codes)
 
     def orders(self, rankings: Rankings, top: int, *, joint: bool) -> Iterator[tuple[Floats, Ints]]:
         """Enumerate the lists of each policy, with its share."""
@@ -361,13 +361,17 @@ def arrange(scores: Mapping[str, ArrayLike], options: SimulationOptions) -> Any:
                 "--policy-fraction twice"
             )
         return TeamDraft(scores)
-    shown: dict[str, Any] = dict(scores)
+    policies: dict[str, Any] = dict(scores)
     if options.shuffle is not None:
-        shown = {name: Shuffled(each, options.shuffle or None) for name, each in shown.items()}
+        policies = {
+            name: Shuffled(each, options.shuffle or None) for name, each in policies.items()
+        }
     elif options.swap is not None:
         pairs: Any = options.swap
-        shown = {name: Swapped(each, options.swap_rate, pairs) for name, each in shown.items()}
-    return shown if len(shown) > 1 else next(iter(shown.values()))
+        policies = {
+            name: Swapped(each, options.swap_rate, pairs) for name, each in policies.items()
+        }
+    return policies if len(policies) > 1 else next(iter(policies.values()))
 
 
 def as_shares(what: str, names: Mapping[str, Any], shares: Any) -> Floats:  # noqa: ANN401

@@ -177,14 +177,19 @@ def simulate_impressions(
     blocks = []
     contexts = settings.get("contexts") or ()
     for first in range(0, n_sessions, world.block):
-        drawn = world.draw(rng, min(world.block, n_sessions - first))
+        sessions = world.draw(rng, min(world.block, n_sessions - first))
         columns = _columns(
-            dataset, first + drawn.session, drawn.query, drawn.row, drawn.position, drawn.click
+            dataset,
+            first + sessions.session,
+            sessions.query,
+            sessions.row,
+            sessions.position,
+            sessions.click,
         )
-        if drawn.policy is not None and len(world.policy.names) > 1:
-            columns["policy"] = pa.array(world.policy.names).take(pa.array(drawn.policy))
+        if sessions.policy is not None and len(world.policy.names) > 1:
+            columns["policy"] = pa.array(world.policy.names).take(pa.array(sessions.policy))
         if len(contexts) > 1:
-            columns["context"] = pa.array(map(str, contexts)).take(pa.array(drawn.context))
+            columns["context"] = pa.array(map(str, contexts)).take(pa.array(sessions.context))
         blocks.append(pa.table(columns))
     return pa.concat_tables(blocks)
 
@@ -225,7 +230,7 @@ def _is_context(value: object) -> bool:
 # -- sessions
 
 
-class Drawn(NamedTuple):
+class SessionRows(NamedTuple):
     """The items that sessions showed, and which were clicked: arrays (n_shown,), by session."""
 
     session: Ints  # from 0
@@ -248,7 +253,7 @@ class World:
     shares: Floats
     top: int | None = None
 
-    def draw(self, rng: np.random.Generator, n_sessions: int) -> Drawn:
+    def draw(self, rng: np.random.Generator, n_sessions: int) -> SessionRows:
         """Draw sessions: a query uniformly, a context, a list, and a user's clicks."""
         from countersample._kernels import clicks as kernels  # noqa: PLC0415 (numba takes 0.5 s)
 
@@ -262,7 +267,7 @@ class World:
         kernels.clicks_shown(kernels.source_of(rng), offsets, *steps.walk, sessions, click)
         policy = None if shown.policy is None else shown.policy[shown.rows >= 0]
         examination = steps.propensity(offsets)
-        return Drawn(
+        return SessionRows(
             session, queries[session], row, position, policy, contexts[session], examination, click
         )
 
@@ -383,9 +388,9 @@ def _draw_clicks(
     _check_clicks(world, float(clicked.sum()))
     blocks, n_drawn = [], 0
     while n_drawn < n_clicks:
-        drawn = world.draw(rng, world.block)
-        is_clicked = drawn.click == 1
-        parts = (drawn.query, drawn.row, drawn.position, drawn.examination)
+        sessions = world.draw(rng, world.block)
+        is_clicked = sessions.click == 1
+        parts = (sessions.query, sessions.row, sessions.position, sessions.examination)
         blocks.append([part[is_clicked] for part in parts])
         n_drawn += len(blocks[-1][0])
     query, row, position, examination = (

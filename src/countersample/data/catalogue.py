@@ -369,35 +369,37 @@ def _check_file(
     if path is None:
         message = f"Is not there, nor compressed as {join_words(COMPRESSED_SUFFIXES, 'or')}."
         return Check(expected.path, "missing", message), None
-    subject, wrong = path.relative_to(folder).as_posix(), []
+    subject, problems = path.relative_to(folder).as_posix(), []
     try:
         if expected.sha256 is not None and subject == expected.path:
             with path.open("rb") as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
             if digest == expected.sha256:
                 return Check(subject, "ok", "Is the published file, by its checksum."), None
-            wrong.append("a checksum that is not the published file's")
+            problems.append("a checksum that is not the published file's")
         data = load_letor(path, clip=True, progress=progress)
     except (CounterSampleError, OSError) as error:
         return Check(subject, "wrong", f"Cannot be read: {error}."), None
     lowest, highest = data.labels.min(initial=0), data.labels.max(initial=0)
     if lowest < 0 or highest > statistics.highest_grade:
-        wrong.append(f"grades {lowest:g} to {highest:g} instead of 0 to {statistics.highest_grade}")
+        problems.append(
+            f"grades {lowest:g} to {highest:g} instead of 0 to {statistics.highest_grade}"
+        )
     sizes = (data.n_queries, data.n_items, data.n_features)
     # Sparse text leaves zeros out, so that one file may stop short of the last feature.
     features = statistics.features if data.n_features > statistics.features else None
-    return _compare(subject, sizes, (expected.queries, expected.items, features), wrong), sizes
+    return _compare(subject, sizes, (expected.queries, expected.items, features), problems), sizes
 
 
 def _compare(
     subject: str,
     sizes: _Sizes,
     expected: tuple[int | None, int | None, int | None],
-    wrong: Sequence[str] = (),
+    problems: Sequence[str] = (),
 ) -> Check:
     """Compare queries, items and features; None is unknown."""
     names = ("queries", "items", "features")
-    differences = [*wrong] + [
+    differences = [*problems] + [
         f"{size:,} {name} instead of {right:,}"
         for name, size, right in zip(names, sizes, expected, strict=True)
         if right not in {None, size}

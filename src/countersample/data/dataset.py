@@ -284,15 +284,15 @@ class RankingDataset(Tabular):
         ----------
         queries : array-like of int (positions) or of bool (n_queries,)
         """
-        chosen = _query_positions(queries, self.n_queries)
-        sizes = self.query_sizes[chosen]
+        positions = _query_positions(queries, self.n_queries)
+        sizes = self.query_sizes[positions]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        rows = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        rows = np.repeat(self.offsets[positions] - offsets[:-1], sizes) + np.arange(offsets[-1])
         return RankingDataset(
             take_rows(self.features, rows),
             self.labels[rows],
             offsets,
-            self.query_ids[chosen],
+            self.query_ids[positions],
             self.feature_names,
         )
 
@@ -344,15 +344,15 @@ class RankingDataset(Tabular):
             names are called f1, f2, …, or by their numbers: 1, 2, ….
         """
         names = self.names_of_features
-        chosen = choose_features(names, features, drop, is_numbered=self.feature_names is None)
-        if chosen == list(names):
+        selection = choose_features(names, features, drop, is_numbered=self.feature_names is None)
+        if selection == list(names):
             return self
-        index = [names.index(name) for name in chosen]
+        index = [names.index(name) for name in selection]
         if isinstance(self.features, CompactFeatures):
             matrix: Any = self.features.select(index)
         else:
             matrix = np.ascontiguousarray(self.features[:, index])
-        return RankingDataset(matrix, self.labels, self.offsets, self.query_ids, tuple(chosen))
+        return RankingDataset(matrix, self.labels, self.offsets, self.query_ids, tuple(selection))
 
     def compact(self, bits: int | str = "auto") -> RankingDataset:
         """Return the dataset with its features in 8 or 16 bits: a quarter or half of the memory.
@@ -618,38 +618,38 @@ def choose_features(
         raise ParameterError(
             "features to use and features to drop are both given, expected one of them"
         )
-    listed = [
+    entries = [
         f"f{name}" if is_numbered and name.isdecimal() else name for name in features or drop or ()
     ]
-    for name in listed:
+    for name in entries:
         check_column(name, list(names), what="feature")
     if features is not None:
-        chosen = list(dict.fromkeys(listed))
+        selection = list(dict.fromkeys(entries))
     else:
-        chosen = [name for name in names if name not in listed]
-    if not chosen:
+        selection = [name for name in names if name not in entries]
+    if not selection:
         raise DataError("no feature is left, expected at least one")
-    return chosen
+    return selection
 
 
 def _query_positions(queries: ArrayLike, n_queries: int) -> Ints:
     """Return positions of queries from positions or a mask."""
-    chosen = np.asarray(queries)
-    if chosen.size == 0 and chosen.dtype != bool:
+    positions = np.asarray(queries)
+    if positions.size == 0 and positions.dtype != bool:
         return np.zeros(0, np.int64)
-    if chosen.ndim != 1 or chosen.dtype.kind not in "iub":
+    if positions.ndim != 1 or positions.dtype.kind not in "iub":
         raise ParameterError("queries are positions: a list of integers, or a mask of bools")
-    if chosen.dtype == bool:
-        if len(chosen) != n_queries:
+    if positions.dtype == bool:
+        if len(positions) != n_queries:
             raise ParameterError(
-                f"a mask of shape {chosen.shape}, expected ({n_queries},): one entry per query"
+                f"a mask of shape {positions.shape}, expected ({n_queries},): one entry per query"
             )
-        return np.flatnonzero(chosen)
-    is_outside = (chosen < -n_queries) | (chosen >= n_queries)
+        return np.flatnonzero(positions)
+    is_outside = (positions < -n_queries) | (positions >= n_queries)
     if is_outside.any():
-        query = chosen[is_outside][0]
+        query = positions[is_outside][0]
         raise ParameterError(f"query {query} of a dataset with {n_queries} queries")
-    return chosen.astype(np.int64) % n_queries
+    return positions.astype(np.int64) % n_queries
 
 
 # -- Scores ----------------------------------------------------------------------------------------

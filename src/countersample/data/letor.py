@@ -183,18 +183,19 @@ def save_letor(dataset: RankingDataset, target: str | os.PathLike[str]) -> None:
      True
     """
     with atomic_path(target) as path, open_for_writing(path, like=str(target)) as file:
-        for text in _written(dataset):
+        for text in _format_rows(dataset):
             file.write(text.data)
 
 
-def _written(dataset: RankingDataset) -> Iterator[NDArray[np.uint8]]:
+def _format_rows(dataset: RankingDataset) -> Iterator[NDArray[np.uint8]]:
+    """Yield the text of some rows at a time; each is valid until the next."""
     from countersample._kernels import letor as kernel  # noqa: PLC0415 (imports numba)
 
     if dataset.has_missing:
         row, column = first_nan(dataset.features)
         raise DataError(
-            f"feature {column + 1} is missing (NaN) in row {row}, and LETOR text cannot say so, as "
-            "what it leaves out is 0: write Parquet or a dataset folder"
+            f"feature {column + 1} is missing (NaN) in row {row}, and LETOR text has no missing "
+            "values, as what it leaves out is 0: write Parquet or a dataset folder"
         )
     ids = [str(i).encode(errors="surrogatepass") for i in dataset.query_ids.tolist()]
     for query_id in ids:

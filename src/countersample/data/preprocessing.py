@@ -318,11 +318,11 @@ def take_quantiles(values: ArrayLike, knots: Knots) -> Floats:
     Float64 (…, n_features). A feature without knots is unchanged.
     """
     out, table = np.array(values, np.float64), KnotTable.of(knots)
-    bounded = np.maximum(out[..., table.columns], table.knots[:, 0])
-    at = np.broadcast_to(table.starts, bounded.shape)
+    inputs = np.maximum(out[..., table.columns], table.knots[:, 0])
+    at = np.broadcast_to(table.starts, inputs.shape)
     for step in table.steps:
-        at = np.where(bounded >= table.knots.take(at + step), at + step, at)
-    share = table.shares.take(at) + table.slopes.take(at) * (bounded - table.knots.take(at))
+        at = np.where(inputs >= table.knots.take(at + step), at + step, at)
+    share = table.shares.take(at) + table.slopes.take(at) * (inputs - table.knots.take(at))
     out[..., table.columns] = np.minimum(share, table.above.take(at))
     return out
 

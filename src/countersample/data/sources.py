@@ -102,13 +102,13 @@ class OpenSource:
 
     def readinto(self, buffer: memoryview) -> int:
         """Fill the buffer with decompressed bytes; return their number, 0 at the end."""
-        filled = 0
+        n_bytes = 0
         try:
-            while filled < len(buffer):
-                count = self._stream.readinto(buffer[filled:])  # type: ignore[attr-defined]
+            while n_bytes < len(buffer):
+                count = self._stream.readinto(buffer[n_bytes:])  # type: ignore[attr-defined]
                 if not count:
                     break
-                filled += count
+                n_bytes += count
         except EOFError as error:
             raise DataError(
                 f"{self.name}: the compressed file ends too soon: it was cut off, get it again"
@@ -117,10 +117,10 @@ class OpenSource:
             raise DataError(f"{self.name}: the compressed file is damaged ({error})") from error
         except OSError as error:
             # bz2 has no error class
-            damaged = error.errno is None
-            why = "the compressed file is damaged" if damaged else error.strerror
+            is_damaged = error.errno is None
+            why = "the compressed file is damaged" if is_damaged else error.strerror
             raise DataError(f"{self.name}: cannot be read: {why}") from error
-        return filled
+        return n_bytes
 
 
 @contextmanager

@@ -172,22 +172,22 @@ def _draw_block(
     query = np.repeat(np.arange(len(sizes)), sizes)
     av, bv = (v @ world.item_directions).T
     du, cu = (u @ world.query_directions)[query].T
-    useful = _usefulness(shape, av, bv, du, cu, rng.standard_normal(n_items, np.float32))
+    usefulness = _usefulness(shape, av, bv, du, cu, rng.standard_normal(n_items, np.float32))
     factors = np.ones((n_items, shape.n_factors + 1), np.float32)
     np.add(v, u[query] / 2, out=factors[:, :-1])
     features = factors @ world.loadings
     features += rng.integers(0, 256, features.shape, np.uint8) * GRID
     _to_values(features, world.scales)
-    return features, np.searchsorted(_cut_points(shape), useful)
+    return features, np.searchsorted(_cut_points(shape), usefulness)
 
 
 def _usefulness(
     shape: Shape, av: Floats, bv: Floats, du: Floats, cu: Floats, noise: Floats
 ) -> Floats:
     """a·v + κ (c·u)(b·v) + τ d·u + σ ε; all arrays are of shape (n_items,)."""
-    useful: Floats = av + shape.interaction * cu * bv
-    useful += shape.query_effect * du + shape.label_noise * noise
-    return useful
+    usefulness: Floats = av + shape.interaction * cu * bv
+    usefulness += shape.query_effect * du + shape.label_noise * noise
+    return usefulness
 
 
 def _to_values(raw: Floats, scales: Floats | None) -> None:
@@ -213,5 +213,5 @@ def _cut_points(shape: Shape) -> NDArray[np.float64]:
 
 
 def _on_grid(values: NDArray[np.floating]) -> Floats:
-    gridded: Floats = np.rint(values / GRID).astype(np.float32) * GRID
-    return gridded
+    multiples: Floats = np.rint(values / GRID).astype(np.float32) * GRID
+    return multiples

@@ -333,9 +333,9 @@ def mask_unknown(curves: Floats, clicks: Floats, weight: Floats) -> Floats:
     is_clicked = clicks.sum(axis=2) > 0
     is_shared = (weight * is_clicked[:, None, :]).any(axis=2)  # with a position that was clicked
     rest = np.where(~is_clicked & is_shared, 0.0, np.nan)
-    masked = np.where(find_connected(clicks), curves, rest)
-    masked[~is_clicked[:, 0]] = np.nan
-    return masked
+    result = np.where(find_connected(clicks), curves, rest)
+    result[~is_clicked[:, 0]] = np.nan
+    return result
 
 
 def positions_text(indices: Sequence[int] | Ints) -> str:

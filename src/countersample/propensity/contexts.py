@@ -175,6 +175,8 @@ def _from_pooled(
     value, low, high = (column[:last] for column in (curve.value, curve.low, curve.high))
     if single is not None:
         low, high = np.minimum(low, single[0].low[:last]), np.maximum(high, single[0].high[:last])
-    shown = np.bincount(log.position, log.impressions, last + 1)[1 : last + 1]
-    columns: dict[str, Any] = {"value": value, "low": low, "high": high, "n_impressions": shown}
-    return replace(curve, **columns, notes=(*curve.notes, note)), resamples[:, :last]
+    n_impressions = np.bincount(log.position, log.impressions, last + 1)[1 : last + 1]
+    return replace(
+        curve, value=value, low=low, high=high, n_impressions=n_impressions,
+        notes=(*curve.notes, note),
+    ), resamples[:, :last]  # fmt: skip

@@ -381,8 +381,8 @@ def _newton_step(clicks: Floats, weight: Floats, log_p: Floats, is_known: Bools)
     laplacian[:, diagonal, diagonal] += np.where(is_fixed, 1.0, 1e-12 * largest)
     step = np.linalg.solve(laplacian, gradient[:, :, None])[:, :, 0]
     longest = np.abs(step).max(axis=1, keepdims=True)
-    shortened: Floats = step * np.minimum(1.0, 1.0 / np.maximum(longest, 1e-300))
-    return shortened
+    short_step: Floats = step * np.minimum(1.0, 1.0 / np.maximum(longest, 1e-300))
+    return short_step
 
 
 # -- expectation maximisation
@@ -510,11 +510,11 @@ class TabularEM(_PairEstimator):
     ) -> tuple[Floats, bool]:
         """Return p and r side by side, (n_resamples, K + n_pairs), and whether all converged."""
         state = np.tile(start, (len(weights), 1))
-        shown = (self._positions @ (weights * self._cells.impressions).T).T
+        impressions = (self._positions @ (weights * self._cells.impressions).T).T
         running = np.arange(len(weights))
         for _ in range(rounds):
             before = state[running]
-            after = self._round(before, weights[running], shown[running])
+            after = self._round(before, weights[running], impressions[running])
             state[running] = after
             change = self._log_curve(after) - self._log_curve(before)
             running = running[np.abs(change).max(axis=1) > tolerance]
@@ -531,14 +531,14 @@ class TabularEM(_PairEstimator):
         n_positions = self._cells.n_positions
         return state[:, self._cells.position], state[:, n_positions + self._cells.pair]
 
-    def _round(self, state: Floats, weights: Floats, shown: Floats) -> Floats:
+    def _round(self, state: Floats, weights: Floats, impressions: Floats) -> Floats:
         """Return the state after a step of SQUAREM, scheme S3, row by row.
 
         x − 2αr + α²v with r = F(x) − x, v = F(F(x)) − F(x) − r and α = −‖r‖/‖v‖; or F(F(x)) if
         that is more likely. Then one more update.
         """
-        once = self._update(state, weights, shown)
-        twice = self._update(once, weights, shown)
+        once = self._update(state, weights, impressions)
+        twice = self._update(once, weights, impressions)
         first = once - state
         bend = twice - once - first
         norm = np.sqrt((bend**2).sum(axis=1, keepdims=True))
@@ -546,9 +546,9 @@ class TabularEM(_PairEstimator):
         length = np.maximum(length, 1.0)
         further = np.clip(state + 2 * length * first + length**2 * bend, _EDGE, 1 - _EDGE)
         is_better = self._likelihood(further, weights) >= self._likelihood(twice, weights)
-        return self._update(np.where(is_better[:, None], further, twice), weights, shown)
+        return self._update(np.where(is_better[:, None], further, twice), weights, impressions)
 
-    def _update(self, state: Floats, weights: Floats, shown: Floats) -> Floats:
+    def _update(self, state: Floats, weights: Floats, impressions: Floats) -> Floats:
         examination, relevance = self._split(state)
         both = examination * relevance
         missed = (self._cells.impressions - self._cells.clicks) / (1 - both)
@@ -557,11 +557,13 @@ class TabularEM(_PairEstimator):
         # A position that no resampled query shows keeps its value.
         total = (self._positions @ examined.T).T
         positions = np.where(
-            shown > 0, total / np.maximum(shown, 1e-300), state[:, : len(shown[0])]
+            impressions > 0,
+            total / np.maximum(impressions, 1e-300),
+            state[:, : len(impressions[0])],
         )
         pairs = np.add.reduceat(relevant, self._starts, axis=1) / self._shown
-        updated: Floats = np.concatenate([positions, pairs], axis=1)
-        return np.clip(updated, _EDGE, 1 - _EDGE)
+        result: Floats = np.concatenate([positions, pairs], axis=1)
+        return np.clip(result, _EDGE, 1 - _EDGE)
 
     def _likelihood(self, state: Floats, weights: Floats) -> Floats:
         examination, relevance = self._split(state)
@@ -598,8 +600,8 @@ class RegressionEM(Estimator):
         pairs, self._pair = np.unique(cells.feature_row, return_inverse=True)
         columns = table[pairs]
         spread = columns.std(axis=0)
-        scaled = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1)
-        self._design = np.column_stack([scaled, np.ones(len(scaled))])
+        scores = (columns - columns.mean(axis=0)) / np.where(spread > 0, spread, 1)
+        self._design = np.column_stack([scores, np.ones(len(scores))])
         places, shape = (cells.query, cells.position), (cells.n_queries, cells.n_positions)
         self._by_query = [
             sparse.coo_array((column, places), shape).tocsr()
@@ -625,14 +627,14 @@ class RegressionEM(Estimator):
 
     def find_unknown(self, weights: Floats) -> Bools:
         """Return the positions that are not shown, or all if the first has no click."""
-        shown, clicked = ((by_query.T @ weights.T).T for by_query in self._by_query)
-        is_unknown: Bools = (shown == 0) | (clicked[:, :1] == 0)
+        impressions, clicks = ((by_query.T @ weights.T).T for by_query in self._by_query)
+        is_unknown: Bools = (impressions == 0) | (clicks[:, :1] == 0)
         return is_unknown
 
     def is_always_known(self) -> bool:
         """Return whether many queries show every position and click the first."""
-        shown, clicked = ((by_query > 0).sum(axis=0) for by_query in self._by_query)
-        return bool(min(shown.min(), clicked[0]) >= MANY_QUERIES)
+        impressions, clicks = ((by_query > 0).sum(axis=0) for by_query in self._by_query)
+        return bool(min(impressions.min(), clicks[0]) >= MANY_QUERIES)
 
     @cached_property
     def _solution(self) -> Floats:

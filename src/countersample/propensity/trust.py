@@ -186,8 +186,8 @@ class Affine(Estimator):
         omega = spread @ by_moment.transpose(0, 2, 1)
         diagonal = np.arange(3)
         omega[:, diagonal, diagonal] += _RIDGE * omega[:, diagonal, diagonal] + 1e-12
-        solved = np.linalg.solve(omega, h)
-        near = z - (spread.transpose(0, 2, 1) @ solved)[:, :, 0]
+        weights = np.linalg.solve(omega, h)
+        near = z - (spread.transpose(0, 2, 1) @ weights)[:, :, 0]
 
         n_positions, rows = self._cells.n_positions, np.arange(n_edges)
         by_state = np.zeros((n_edges, 3, 2 * n_positions))
@@ -198,7 +198,7 @@ class Affine(Estimator):
         by_state = by_state[:, :, 1:-1]  # α of the first position and β of the last are fixed
         weighted = np.linalg.solve(omega, by_state).reshape(3 * n_edges, -1)
         flat = by_state.reshape(3 * n_edges, -1)
-        return float((h * solved).sum()), flat.T @ solved.ravel(), flat.T @ weighted
+        return float((h * weights).sum()), flat.T @ weights.ravel(), flat.T @ weighted
 
 
 def _sums_by_query(cells: Cells) -> tuple[Ints, Ints, Ints, Floats]:
