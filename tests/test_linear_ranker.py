@@ -16,7 +16,7 @@ from countersample import (
     synthetic,
     train,
 )  # fmt: skip
-from countersample.errors import ParameterError
+from countersample.errors import DataError, ParameterError
 from countersample.objectives import OBJECTIVES
 from countersample.plans import UNITS
 from countersample.rankers import CounterSampleRanker
@@ -173,3 +173,24 @@ def test_bad_parameters(params, match, tiny):
 def test_a_dataset_is_for_fit_log(tiny):
     with pytest.raises(TypeError, match=r"X is a RankingDataset, .* fit_log takes a dataset with"):
         CounterSampleRanker().fit(*tiny)
+
+
+# -- features near the ends of float32
+
+
+HUGE = np.clip(1e38 * np.random.default_rng(SEED).standard_normal((200, 2)), -3.4e38, 3.4e38)
+HUGE_QUERIES, HUGE_CLICKS = np.repeat(range(50), 4), np.arange(200) % 3
+
+
+@pytest.mark.parametrize("scale", [1, 1e-75])  # differences beyond float32, and 1/scale
+def test_normalized_features_of_any_size_are_learned_from(scale):
+    features = (HUGE * scale).astype(np.float32)
+    ranker = CounterSampleRanker(random_state=SEED).fit(features, HUGE_CLICKS, qid=HUGE_QUERIES)
+    assert np.isfinite(ranker.predict(features)).all()
+
+
+@pytest.mark.parametrize("baseline", [None, np.arange(200.0)])
+def test_features_that_are_too_large_without_normalization_are_an_error(baseline):
+    ranker = CounterSampleRanker(normalize=None, random_state=SEED)
+    with pytest.raises(DataError, match="feature 0 has values whose differences float32 cannot"):
+        ranker.fit(HUGE, HUGE_CLICKS, qid=HUGE_QUERIES, baseline=baseline)

@@ -67,6 +67,7 @@ _MEDIAN_VALUES = 2**23  # values whose medians are computed together: 64 MB
 _SAMPLE_VALUES = 2**24  # values of the sample that logs and knots are learned from
 _MIN_SAMPLE_ROWS = 10_000
 _MAX_SHIFT = 1e3  # in scales: up to here float32 keeps four digits of a normalised feature
+_MAX_SCALE = 1e30  # of features as they are: sums and 1/scale stay within float32
 
 
 # -- Missing values --------------------------------------------------------------------------------
@@ -625,11 +626,16 @@ class Normalizer:
         Within a query a shift changes no difference of scores, so w·((x − shift)/scale) ranks as
         (w/scale)·x. None if scales are per query, after a transform, and if a feature's shift is
         more than a thousand times its scale: its digits would drown those of the others in float32.
+        None, too, if a feature is so large or so small that its differences, or 1/scale, may exceed
+        what float32 holds.
         """
         if self.shift is None or self.scale is None or self.transform_name is not None:
             return None
-        shift, scale = np.array(self.shift), np.array(self.scale)
-        if (np.abs(shift[scale > 0]) > _MAX_SHIFT * scale[scale > 0]).any():
+        varies = np.array(self.scale) > 0
+        shift, scale = np.array(self.shift)[varies], np.array(self.scale)[varies]
+        if (np.abs(shift) > _MAX_SHIFT * scale).any():
+            return None
+        if ((scale < 1 / _MAX_SCALE) | (scale > _MAX_SCALE)).any():
             return None
         return _inverse(self.scale)
 

@@ -15,6 +15,7 @@ from countersample.defaults import CONFIDENCE, HOLDOUT, METRIC
 from countersample.errors import DataError, ParameterError
 from countersample.rankers.base import ClickRanker
 from countersample.rankers.checks import COUNT, MIN_PROPENSITY, check_flag, either
+from countersample.rankers.logging_policy import check_size
 from countersample.rankers.task import list_starts
 from countersample.scorers import LinearScorer
 from countersample.training import TrainingOptions, train
@@ -178,6 +179,7 @@ class CounterSampleRanker(ClickRanker):
             self.path_, self.served_ = None, None if self.start == "zero" else task.served
             list_starts(self.start, task, has_holdout=False)  # raises an error for an unknown start
             self._train_once(task, rng, progress)
+        check_size(self.weights_)
         self.scorer_ = LinearScorer(self.weights_)
         return task
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from countersample.data.compact import linear_scores
+from countersample.errors import DataError
 from countersample.evaluation.bootstrap import add_up
 from countersample.metrics import ranks_of, ratio
 
@@ -81,9 +82,11 @@ def imitate(
     pairs = _draw_pairs(dataset, position, log.impressions is not None, max_pairs, rng)
     if not len(pairs.upper):
         return None
-    differences = dataset.features[pairs.upper] - dataset.features[pairs.lower]
+    with np.errstate(over="ignore"):  # checked below
+        differences = dataset.features[pairs.upper] - dataset.features[pairs.lower]
     if scale is not None:
         differences *= scale.astype(np.float32)
+    check_size(differences)
     query = np.searchsorted(dataset.offsets, pairs.upper, side="right")
     is_test = query % TEST_EVERY == 0
     if is_test.all() or not is_test.any():
@@ -98,6 +101,17 @@ def imitate(
     agreement = float(np.average(share * is_right + (1 - share) * (1 - is_right)))
     spread = float(np.sqrt(np.mean(np.square(scores, dtype=np.float64)) / 2))
     return PolicyImitation(weights / (spread or 1.0), agreement, source)
+
+
+def check_size(values: NDArray[np.floating]) -> None:
+    """Reject differences or weights of features, (…, n_features), that float32 cannot hold."""
+    is_finite = np.isfinite(values).reshape(-1, values.shape[-1]).all(axis=0)
+    if not is_finite.all():
+        raise DataError(
+            f"feature {is_finite.argmin()} has values whose differences float32 cannot hold, "
+            "expected smaller ones: normalize the features (normalize='minmax'), or divide this "
+            "one by a constant"
+        )
 
 
 def _mean_positions(
