@@ -268,7 +268,7 @@ def _is_rejected(spec: ModelSpecification, columns: Iterable[str], to: Dialect) 
 def _values(spec: ModelSpecification, to: Dialect) -> list[tuple[str, bool]]:
     """Return each feature before it is float32, and whether it needs no rounding."""
     if spec.preprocessing.encoder is None:
-        return [(to.as_double(f"t.{to.name(name)}"), False) for name in spec.names]
+        return [(to.as_number(f"t.{to.name(name)}"), False) for name in spec.names]
     return [
         value
         for column in spec.preprocessing.encoder.columns
@@ -279,11 +279,10 @@ def _values(spec: ModelSpecification, to: Dialect) -> list[tuple[str, bool]]:
 def _encode(column: EncodedColumn, value: str, to: Dialect) -> list[tuple[str, bool]]:
     """Return the features that an encoder computes from one column."""
     if column.kind == "category":
-        text = to.as_text(value)
-        return [(_indicator(f"{text} = {to.string(each)}", to), True) for each in column.values]
+        return [(_indicator(to.is_category(value, each), to), True) for each in column.values]
     if column.kind == "date":
         return [(to.days_before(column.reference, value), False)]
-    return [(to.as_double(value), False)]
+    return [(to.as_number(value), False)]
 
 
 def _normalize(

@@ -9,6 +9,7 @@ text, because sqlglot takes longer to build and write 500 trees than all other w
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 PREFIX = "countersample_"  # of the names of computed columns
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,15}")  # categories that may be numbers, exact in float64
+_NUMBER_TYPES = ("double", "real", "float", "decimal", "numeric")  # their text may have a point
 _MAX_TERMS = 50  # joined by one operator: parsers recurse once per term
 # The largest float64 that rounds to a finite float32, and the largest that rounds to 0.
 _MAX_FINITE = float(np.nextafter((2 - 2.0**-24) * 2.0**127, 0))
@@ -50,6 +53,10 @@ class Dialect:
         Whether quoted names that differ only in case are the same.
     ordered_sum : str or None
         The sum of terms in their order, if one expression can have any number of them.
+    type_of : str or None
+        The name of a value's type; None if numbers become text as Python writes integers.
+    number_of : str
+        A feature as float64, from a column of numbers or of booleans.
     """
 
     system: str
@@ -60,6 +67,8 @@ class Dialect:
     has_star_except: bool = True
     folds_case: bool = True
     ordered_sum: str | None = None
+    type_of: str | None = None
+    number_of: str = "CAST(x AS DOUBLE PRECISION)"
 
     def name(self, name: str) -> str:
         """Return a quoted name."""
@@ -107,6 +116,30 @@ class Dialect:
     def as_text(self, value: str) -> str:
         """Return a value as text."""
         return self._fill("CAST(x AS TEXT)", value)
+
+    def as_number(self, value: str) -> str:
+        """Return a feature as float64: a number, or 0 and 1 for a boolean."""
+        return self._fill(self.number_of, value)
+
+    def is_category(self, value: str, category: str) -> str:
+        """Return the condition that a column has this value, as `FeatureEncoder` compares them.
+
+        There whole numbers are text without a point: 2021.0 and the decimal 2021.00 are '2021'.
+        Text is compared as it is, so the type of the column decides. It is known when the view
+        runs, not when it is written.
+        """
+        condition = f"{self.as_text(value)} = {self.string(category)}"
+        if self.type_of is None or not _WHOLE.fullmatch(category):
+            return condition
+        kind = self.type_of.format(value)
+        is_number = " OR ".join(f"{kind} LIKE '{each}%'" for each in _NUMBER_TYPES)
+        # Any type can be cast to text. Snowflake may cast texts for which the condition is false.
+        cast = "TRY_CAST" if self.key == "snowflake" else "CAST"
+        number = self._fill(f"{cast}(CAST(x AS TEXT) AS DOUBLE PRECISION)", value)
+        return (
+            f"CASE WHEN {is_number} THEN {number} = {self.number(int(category))} "
+            f"ELSE {condition} END"
+        )
 
     @property
     def infinity(self) -> str:
@@ -168,21 +201,26 @@ def _template(sql: str, key: str) -> str:
 
 
 DIALECTS = {
-    "duckdb": Dialect("DuckDB", "duckdb", "duckdb shop.duckdb -f {}"),
+    "duckdb": Dialect(
+        "DuckDB", "duckdb", "duckdb shop.duckdb -f {}", type_of="lower(typeof({}))"
+    ),
     "postgres": Dialect(
         "PostgreSQL", "postgres", "psql --set ON_ERROR_STOP=1 --dbname shop --file {}",
         literal=None, has_star_except=False, folds_case=False,
+        type_of="CAST(pg_typeof({}) AS TEXT)",
+        number_of="CAST(CASE CAST(x AS TEXT) WHEN 'true' THEN '1' WHEN 'false' THEN '0' "
+        "ELSE CAST(x AS TEXT) END AS DOUBLE PRECISION)",
     ),
     "spark": Dialect(
         "Spark", "spark", "spark-sql -f {}", literal="{}D",
-        ordered_sum="aggregate(array({}), 0e0D, (a, b) -> a + b)",
+        ordered_sum="aggregate(array({}), 0e0D, (a, b) -> a + b)", type_of="typeof({})",
     ),
     "bigquery": Dialect(
-        "BigQuery", "bigquery", "bq query --use_legacy_sql=false < {}", has_float32=False
+        "BigQuery", "bigquery", "bq query --use_legacy_sql=false < {}", has_float32=False,
     ),
     "snowflake": Dialect(
         "Snowflake", "snowflake", "snow sql --filename {}", literal=None, has_float32=False,
-        folds_case=False,
+        folds_case=False, type_of="lower(typeof(to_variant({})))",
     ),
 }  # fmt: skip
 
