@@ -222,7 +222,7 @@ class TestCommand:
         assert str(tmp_path) not in card
 
 
-EVIL = "<script>alert(1)</script>`**[x](javascript:alert(2))**|\n# h"
+EVIL = "<script>alert(1)</script>`**[x](https://evil.example)**|\n# h\x1b[31m\u202e"
 
 
 @pytest.mark.parametrize("to", ["solr", "elasticsearch", "onnx"])
@@ -244,7 +244,9 @@ def test_no_markup_of_others_in_a_card(to, card, rng, tmp_path):
     if card == "markdown":
         text = MarkdownIt("commonmark").enable("table").render(text)
     assert "<script>alert" not in text
-    assert 'href="javascript' not in text
+    assert 'href="https' not in text
+    assert not {"\x1b", "\u202e"} & set(text)
+    assert r"\u001b[31m\u202e" in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "<b>c</b>" not in text
 

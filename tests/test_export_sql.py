@@ -196,6 +196,15 @@ class TestScores:
         assert_same("linear", scores[:150], ranker._scores(rows[:150], starts))
         assert np.isnan(scores[150])
 
+    def test_of_trees_without_a_split(self, dialect, database, rng, tmp_path):
+        """No feature is read, so none has a range. An item without a query has no score."""
+        ranker, rows = made("boosted", "query-minmax", rng)
+        ranker.scorer_ = some_trees(rng, [[0]] * len(NAMES), n_trees=2, depth=0)
+        view = written(ranker, dialect, tmp_path, query="query")
+        table = a_table(rows[:2], queries=pa.array([1, None], pa.int64()))
+        expected = [sum(ranker.scorer_.value), None]
+        assert database.score(table, view)["score"].to_pylist() == expected
+
     @pytest.mark.slow
     @pytest.mark.parametrize("how", ["minmax", "query-minmax"])
     def test_of_trees_with_a_linear_part(self, how, dialect, database, rng, tmp_path):
@@ -459,6 +468,7 @@ class TestRefused:
             ("duckdb", {"feature_names": ["a\0", *"bcdefg"]}, "cannot be quoted in DuckDB"),
             ("postgres", {"table": "a..b"}, "table is 'a..b', expected a name"),
             ("postgres", {"query": ""}, "query is '', expected the name of the column"),
+            ("duckdb", {"query": "Score"}, "query is 'Score', expected another name: the view"),
         ],
     )
     def test_before_anything_is_written(self, dialect, options, message, rng, tmp_path):

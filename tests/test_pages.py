@@ -28,6 +28,7 @@ from countersample.pages.charts import (
     style_of,
 )
 
+UNSEEN, SEEN = "a\x1b\x07\x00\x9b\u202e\u2066", r"a\u001b\u0007\u0000\u009b\u202e\u2066"
 NASTY = '<b onclick="x">&</b></script><!--'
 
 
@@ -67,6 +68,13 @@ class TestPage:
             assert page.all(tag)[0]["text"] == NASTY, tag
         assert [e["aria-label"] for e in page.all("svg")] == [NASTY, "Another"]
         assert not page.all("script")
+
+    def test_control_characters_are_shown_as_codes(self):
+        """Also in parts that are HTML already, such as the labels of a drawing."""
+        page = pages.render_page(UNSEEN, [f"<b>{UNSEEN}</b>"], kind=UNSEEN)
+        assert not set(UNSEEN[1:]) & set(page)
+        assert page.count(SEEN) == 4
+        assert SEEN in pages.notebook_table([UNSEEN], [[1]])
 
     def test_the_policy_allows_this_style_and_no_program(self):
         page = a_page(css="p { color: red; }")

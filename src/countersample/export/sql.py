@@ -174,8 +174,8 @@ def _score_by_trees(
     if query is not None and by_query:
         columns = _transform(rows, spec.preprocessing.normalizer, columns)
         largest = _add_ranges(rows, columns, query)
-        condition = _is_rejected(spec, [*columns.values(), *largest], to)
-        rejected = rows.add("rejected", {0: f"{condition} OR t.{query} IS NULL"})[0]
+        conditions = [_is_rejected(spec, [*columns.values(), *largest], to), f"t.{query} IS NULL"]
+        rejected = rows.add("rejected", {0: " OR ".join(filter(None, conditions))})[0]
         columns = _normalize(rows, spec.preprocessing.normalizer, columns)
     else:
         rejected = rows.add("rejected", {0: _is_rejected(spec, columns.values(), to) or "FALSE"})[0]
@@ -325,8 +325,10 @@ def _transform(
 def _add_ranges(rows: Rows, columns: dict[int, str], query: str) -> list[str]:
     """Add the smallest and the largest value of each feature per query; return the largest.
 
-    NULL is neither. A NaN makes the largest one NaN.
+    NULL is neither. A NaN makes the largest one NaN. Trees without a split need no range.
     """
+    if not columns:
+        return []
     ends = {}
     for feature, column in columns.items():
         ends[f"{PREFIX}low{feature}"] = f"min({column})"
@@ -373,10 +375,19 @@ def _check_columns(columns: tuple[str, ...], to: Dialect, query: str | None) -> 
     if query == "":
         raise ParameterError("query is '', expected the name of the column that has the query")
     added = (SCORE, RANK) if query is not None else (SCORE,)
+
+    def is_added(name: str) -> bool:
+        return (name.lower() if to.folds_case else name) in added or name.lower().startswith(PREFIX)
+
+    if query is not None and is_added(query):
+        raise ParameterError(
+            f"query is {query!r}, expected another name: the view adds a column of that name; "
+            "rename the column of the query in the table"
+        )
     names: dict[str, str] = {}
     for name in columns:
         folded = name.lower() if to.folds_case else name
-        if folded in added or name.lower().startswith(PREFIX):
+        if is_added(name):
             raise ParameterError(
                 f"a feature is called {name!r}, expected another name: the view adds a column of "
                 "that name; rename it with feature_names (--feature-names)"

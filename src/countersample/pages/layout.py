@@ -3,7 +3,7 @@
 A package has its templates in ``templates/``. Here ``page.html`` is the frame of every page, and
 ``parts.html`` has the parts as macros: `render_part` and the functions below it render single parts
 for pages that are put together in Python. Text is escaped; parameters that are HTML already are
-called content.
+called content. Control characters, and those that turn the direction of text, are shown as codes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from countersample._files import atomic_path
+from countersample._progress import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +42,7 @@ def _environment(package: str) -> Environment:
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders), trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined, autoescape=jinja2.select_autoescape(),
+        finalize=_show_controls,
     )  # fmt: skip
     environment.filters |= {
         "text": escape_markdown,
@@ -53,6 +55,11 @@ def _environment(package: str) -> Environment:
         "percent": lambda share: f"{share:+.1%}",
     }
     return environment
+
+
+def _show_controls(value: Any) -> Any:  # noqa: ANN401 (any value of a template)
+    """Return text with the code of each character that would be obeyed instead of shown."""
+    return type(value)(printable(value)) if isinstance(value, str) else value
 
 
 # -- pages -----------------------------------------------------------------------------------------
