@@ -8,7 +8,8 @@ from conftest import SEED
 from pyarrow import parquet
 from shops import make
 
-from countersample.cli.app import COMMANDS, USAGE
+from countersample.cli.app import COMMANDS, USAGE, app
+from countersample.cli.parameters import parse_whole
 
 
 @pytest.fixture
@@ -80,7 +81,6 @@ def test_a_file_that_is_not_there(run):
     [
         (["log", "chek"], 'unknown command "chek". Did you mean "check"?'),
         (["data", "list", "--data-dr"], "unknown option: --data-dr. Did you mean --data-dir?"),
-        (["data", "make", "tiny", "x", "--queries", "ten"], "unable to convert"),
         (["log", "sample", "x"], "parameter --queries requires an argument"),
     ],
 )
@@ -95,11 +95,38 @@ def test_a_wrong_choice_is_suggested(run):
     assert told.endswith("expected one of yahoo-like, istella-like, tiny; did you mean tiny?")
 
 
+@pytest.mark.parametrize("value", ["10.7", "1e1", "ten"])
+def test_a_number_that_is_not_whole_is_rejected(run, value):
+    for words in (
+        ["train", "x", "y", "-o", "z", "--steps"],
+        ["data", "make", "tiny", "x", "--queries"],
+    ):
+        assert run(*words, value, fails=True).endswith(f"is {value}, expected a whole number")
+
+
 NAMES = [
     f"{home} {function.__name__.rstrip('_')}".strip()
     for home, functions in COMMANDS.items()
     for function in functions
 ]
+
+
+def test_every_whole_number_is_parsed_without_rounding():
+    """Cyclopts rounds 10.7 unless an option of whole numbers has this converter."""
+    names = [
+        f"{name} {argument.name}"
+        for name in NAMES
+        for argument in _command(name).assemble_argument_collection()
+        if argument.hint in {int, int | None} and argument.parameter.converter is not parse_whole
+    ]
+    assert not names
+
+
+def _command(name):
+    command = app
+    for word in name.split():
+        command = command[word]
+    return command
 
 
 @pytest.mark.parametrize("command", ["", "log", "data", "study", *NAMES])

@@ -41,6 +41,13 @@ SOURCE = Path(countersample.__file__).parent
         (PropensityOptions, {"gamma": -1}, "gamma is -1, expected a number of at least 0"),
         (PropensityOptions, {"depth": 0}, "depth is 0, expected a whole number of at least 1"),
         (EvaluationOptions, {"metric": "arp"}, "metric is 'arp', expected dcg@k or precision@k"),
+        (
+            EvaluationOptions,
+            {"metric": "dcg@0"},
+            "metric is 'dcg@0', expected dcg@k or precision@k",
+        ),
+        (EvaluationOptions, {"metric": "dcg@ten"}, "metric is 'dcg@ten', expected dcg@k or"),
+        (RankerOptions, {"steps": 10.7}, "steps is 10.7, expected a whole number"),
         (EvaluationOptions, {"confidence": 95}, "confidence is 95, expected a number above 0"),
         (EvaluationOptions, {"holdout": 0.9}, "holdout is 0.9, expected a number above 0"),
         (LogOptions, {"positions_from": 2}, "positions_from is 2, expected 0 or 1"),

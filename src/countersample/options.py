@@ -11,6 +11,7 @@ Defaults that many signatures share are in `countersample.defaults`. Training ha
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping  # noqa: TC003 (with the types of fields)
 from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
@@ -32,17 +33,21 @@ __all__ = [
     "SimulationOptions",
 ]
 
+_METRIC = re.compile(r"dcg|(dcg|precision)@0*[1-9][0-9]*")
+
 
 class Options:
     """What all option classes share: choices are checked, sequences become tuples."""
 
     def __post_init__(self) -> None:
-        """Normalize sequences and check choices."""
+        """Normalize sequences; check choices and whole numbers."""
         for name, hint in _hints(type(self)).items():
             value = getattr(self, name)
             if hint == tuple[str, ...]:
                 names = [value] if isinstance(value, str) else [] if value is None else value
                 object.__setattr__(self, name, tuple(names))
+            if hint in {int, int | None} and value is not None:
+                whole_number(name, value, least=0)
             choices = choices_of(hint)
             if choices and not (value is None and type(None) in get_args(hint)):
                 _check_choice(name, value, choices)
@@ -232,8 +237,10 @@ class EvaluationOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.metric is not None and not self.metric.startswith(("dcg", "precision")):
-            raise ParameterError(f"metric is {self.metric!r}, expected dcg@k or precision@k")
+        if self.metric is not None and not _METRIC.fullmatch(self.metric):
+            raise ParameterError(
+                f"metric is {self.metric!r}, expected dcg@k or precision@k, with a k of at least 1"
+            )
         number("holdout", self.holdout, above=0, most=0.5)
         number("confidence", self.confidence, above=0, below=1)
         first: Any = self.holdout_from

@@ -121,7 +121,7 @@ def make(
     target: Path,
     /,
     *,
-    queries: int | None = None,
+    queries: Annotated[int | None, p.WHOLE] = None,
     seed: p.Seed = 0,
 ) -> Output:
     """Make a synthetic set of labelled data.

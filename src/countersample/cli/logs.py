@@ -104,7 +104,7 @@ def sample(
     log: p.Log,
     /,
     *,
-    queries: int,
+    queries: Annotated[int, p.WHOLE],
     out: p.Out,
     log_options: LogOptions = p.LOG_OPTIONS,
     seed: p.Seed = 0,

@@ -92,6 +92,16 @@ def parse_pairs(type_: Any, tokens: Sequence[Token]) -> dict[str, Any]:  # noqa:
     return pairs
 
 
+def parse_whole(type_: Any, tokens: Sequence[Token]) -> int:  # noqa: ANN401, ARG001
+    """Read a whole number; cyclopts would round 10.7."""
+    token = tokens[0]
+    try:
+        return int(token.value)
+    except ValueError:
+        raise ParameterError(f"{token.keyword} is {token.value}, expected a whole number") from None
+
+
+WHOLE = Parameter(converter=parse_whole, n_tokens=1)
 COMMAS = Parameter(converter=parse_list, n_tokens=1, negative=())
 PAIRS = Parameter(converter=parse_pairs, n_tokens=1, accepts_keys=False)
 
@@ -105,6 +115,8 @@ def _adapt(cls: Any) -> None:  # noqa: ANN401 (an option class)
             changes.append(COMMAS)
         elif hint in {dict[str, str], dict[str, float] | None}:
             changes.append(PAIRS)
+        elif hint in {int, int | None}:
+            changes.append(WHOLE)
         if (cls, name) in _NAMES:
             changes.append(Parameter(name=_NAMES[cls, name]))
         if (cls, name) in _HIDDEN:
@@ -134,7 +146,7 @@ DataDir = Annotated[Path | None, Parameter(help="The folder in which known sets 
 _features = "The features of items, by query_id and item_id: Parquet, CSV, TSV or LETOR text."
 Features = Annotated[Path | None, Parameter(group=FEATURES, help=_features)]
 _fold = "The fold of a folder with Fold1 … or S1 …; the first by default."
-Fold = Annotated[int | None, Parameter(validator=Number(gte=1), help=_fold)]
+Fold = Annotated[int | None, WHOLE, Parameter(validator=Number(gte=1), help=_fold)]
 _bits = Parameter(help="Features in 8 or 16 bits; auto takes the fewest that lose little.")
 Bits = Annotated[Literal[8, 16, "auto"] | None, _bits]
 _cache = Parameter(help="Keep LETOR text in binary form in this folder, for the next time.")
@@ -142,4 +154,5 @@ Cache = Annotated[Path | None, _cache]
 _plot = "Draw the result into this .png, .svg or .pdf."
 Plot = Annotated[Path | None, Parameter(group=OUTPUT, help=_plot)]
 Confidence = Annotated[float, Parameter(help="The confidence level of the intervals.")]
-Seed = Annotated[int, Parameter(validator=Number(gte=0), help="The seed of the random numbers.")]
+_seed = Parameter(validator=Number(gte=0), help="The seed of the random numbers.")
+Seed = Annotated[int, WHOLE, _seed]

@@ -116,7 +116,7 @@ def rank(
     *,
     out: p.Out,
     columns: p.Pairs | None = None,
-    top: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    top: Annotated[int | None, p.WHOLE, Parameter(validator=Number(gte=1))] = None,
     fold: p.Fold = None,
     cache: p.Cache = None,
 ) -> Output:

@@ -14,9 +14,9 @@ from countersample.cli import parameters as p
 from countersample.cli.console import Output, command_line
 
 _fold = "One fold of sets with Fold1 … or S1 …; all by default."
-OneFold = Annotated[int | None, Parameter(validator=Number(gte=1), help=_fold)]
+OneFold = Annotated[int | None, p.WHOLE, Parameter(validator=Number(gte=1), help=_fold)]
 _workers = Parameter(validator=Number(gte=1), help="The number of threads; all cores by default.")
-Workers = Annotated[int | None, _workers]
+Workers = Annotated[int | None, p.WHOLE, _workers]
 _set = Parameter(name="--set", help="A setting of the study: name=value; may be repeated.")
 Settings = Annotated[tuple[str, ...], _set]
 
