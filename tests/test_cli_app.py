@@ -1,6 +1,7 @@
 """``countersample.toml``: options of all commands in a file, and usage errors with suggestions."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,50 @@ def test_a_number_that_is_not_whole_is_rejected(run, value):
         ["data", "make", "tiny", "x", "--queries"],
     ):
         assert run(*words, value, fails=True).endswith(f"is {value}, expected a whole number")
+
+
+OVERWRITES = [
+    "fit file -o file", "fit x -o y.json --report file --features file", "fit dir -o dir/a",
+    "fit x -o file --item-features file", "fit x -o file --propensities file",
+    "fit x -o file --warm-start file", "fit 'd*/a' -o dir/a", "fit x -o hard --query-features file",
+    "rank x file -o link", "rank file x -o file", "export file --to onnx -o link",
+    "propensity dir -o dir/a", "propensity file --plot link", "judgements file -o hard",
+    "train file x -o file", "train x file -o file", "train x y -o file --warm-start file",
+    "simulate file -o file", "simulate x --policy y --policy file -o file",
+    "log check file --plot hard", "log check x --against file --report file",
+    "log check x --features file --plot file", "log sample file --queries 3 -o link",
+    "log count dir -o dir", "data convert file link", "data convert dir dir",
+    "demo --data dir -o dir", "reproduce file -o file", "study claims file -o file",
+    "data make tiny countersample.toml", "--config file fit x -o file",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", OVERWRITES)
+def test_an_input_is_not_overwritten(words, run, tmp_path):
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "dir" / "a").write_text("")
+    (tmp_path / "file").write_text("")
+    (tmp_path / "hard").hardlink_to(tmp_path / "file")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "countersample.toml").write_text("")
+    assert "is an input of this command" in run(*shlex.split(words), fails=True)
+
+
+def test_a_name_that_is_no_input_may_be_that_of_an_output(run, tmp_path):
+    (tmp_path / "shop").write_text("")
+    words = ["export", "no.json", "--to", "sql", "--name", "shop", "-o", "shop"]
+    assert "no.json" in run(*words, fails=True)
+
+
+def test_every_command_with_an_output_is_tested():
+    with_output = {
+        name
+        for name in NAMES
+        for argument in _command(name).assemble_argument_collection()
+        if argument.field_info.name in {"out", "plot", "report", "target"}
+    }
+    tested = {name for name in NAMES if any(f"{name} " in words for words in OVERWRITES)}
+    assert with_output == tested
 
 
 NAMES = [

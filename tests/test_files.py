@@ -1,12 +1,16 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all, and never over an input, a device or a pipe."""
 
 import io
+import os
+import stat
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from countersample._files import atomic_path, read_npy_header
-from countersample.errors import CounterSampleError, DataError
+from countersample._files import atomic_path, check_outputs, read_npy_header
+from countersample.errors import CounterSampleError, DataError, ParameterError
 
 
 def names(folder):
@@ -121,3 +125,67 @@ def test_the_header_of_an_array(array, order):
 def test_no_header_of_an_array(content):
     with pytest.raises(DataError, match="array"):
         read_npy_header(io.BytesIO(content))
+
+
+needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+
+
+@needs_pipes
+def test_a_pipe_is_written_into_and_stays_one(tmp_path):
+    pipe, received = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
+    reader.start()
+    write(pipe)
+    reader.join()
+    assert received == ["new"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert names(tmp_path) == ["pipe"]
+
+
+@needs_pipes
+def test_a_device_stays_one_also_behind_a_link(tmp_path):
+    (tmp_path / "link").symlink_to(os.devnull)
+    for path in (Path(os.devnull), tmp_path / "link"):
+        write(path)
+        assert stat.S_ISCHR(path.stat().st_mode)
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_folder_is_not_written_into_a_device():
+    failure = pytest.raises(CounterSampleError, match="a device or a pipe, expected the name of")
+    with failure, atomic_path(os.devnull) as temporary:
+        temporary.mkdir()
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """Write a folder with a file in a folder, which has two more names."""
+    file = tmp_path / "logs" / "day=1" / "a.parquet"
+    file.parent.mkdir(parents=True)
+    file.write_text("rows")
+    (tmp_path / "hard").hardlink_to(file)
+    (tmp_path / "soft").symlink_to(file)
+    return tmp_path / "logs"
+
+
+@pytest.mark.parametrize("source", ["logs", "logs/day=1/a.parquet", "logs/*/*.parquet", "lo*"])
+@pytest.mark.parametrize("output", ["logs/day=1/a.parquet", "logs/../hard", "soft"])
+def test_an_output_is_no_part_of_an_input(source, output, logs, monkeypatch):
+    monkeypatch.chdir(logs.parent)
+    with pytest.raises(ParameterError, match="is an input of this command"):
+        check_outputs([Path(output)], ["logged", source])
+
+
+@pytest.mark.parametrize("output", ["logs/new.parquet", "logs/page.html", "other.parquet", "new"])
+def test_other_outputs_are_accepted(output, logs, monkeypatch):
+    """Also a page or a figure of before beside the files of the log, which are no data."""
+    monkeypatch.chdir(logs.parent)
+    (logs / "page.html").touch()
+    (logs.parent / "other.parquet").touch()
+    check_outputs([Path(output), Path(os.devnull)], ["logs", "nothing*", os.devnull, "a\0b"])
+
+
+def test_a_folder_does_not_replace_itself(logs):
+    with pytest.raises(ParameterError, match="is an input of this command"):
+        check_outputs([logs], [logs.parent / "logs" / "."])

@@ -1,11 +1,17 @@
-"""Files that are written whole or not at all: under a temporary name first, then renamed."""
+"""Files that are written whole or not at all: under a temporary name first, then renamed.
+
+Devices and pipes are written into instead. An output that is an input of the same command is
+rejected (`check_outputs`).
+"""
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -16,7 +22,9 @@ from countersample import _cleanup
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+_NO_DATA = {".html", ".md", ".pdf", ".png", ".svg"}  # endings of files that no reader takes
 
 
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
@@ -38,9 +46,15 @@ class NpyHeader(NamedTuple):
 def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a path beside `target` for a file or a folder, which replaces `target` at the end.
 
-    If the block fails, the new file is removed and `target` is as it was.
+    If the block fails, the new file is removed and `target` is as it was. A device or a pipe stays
+    what it is: the finished file is written into it.
     """
     target = Path(target)
+    if is_device(target):
+        with temporary_folder() as folder:
+            yield folder / "output"
+            _copy_into(folder / "output", target)
+        return
     temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     clean_up = partial(_clean_up, temporary, target)
     with _cleanup.noted(clean_up):
@@ -86,6 +100,11 @@ def is_other(path: Path) -> bool:
     return False
 
 
+def is_device(path: Path) -> bool:
+    """Whether something exists that is neither a file nor a folder: a device, a pipe, a socket."""
+    return is_other(path) and not is_file(path)
+
+
 def read_at_most(path: Path, most: int) -> bytes:
     """Return the content of a file; a larger one, such as /dev/zero, raises a DataError."""
     with path.open("rb") as file:
@@ -119,6 +138,45 @@ def check_writable(path: Path) -> None:
         raise ParameterError(f"{path} is a folder, expected the name of a file")
 
 
+def check_outputs(outputs: Iterable[Path], inputs: Iterable[str | os.PathLike[str]]) -> None:
+    """Reject an output that is an input, by whatever name, or a file that an input consists of.
+
+    An input is the name of a file or a folder, or a glob; other texts are ignored.
+    """
+    identities = {path: _identity(path) for path in outputs}
+    existing = {path: each for path, each in identities.items() if each is not None}
+    for source in map(os.fspath, inputs) if existing else ():
+        parts = None
+        for path, identity in existing.items():
+            is_input = identity == _identity(source)
+            if not is_input and is_file(path) and path.suffix not in _NO_DATA:
+                parts = set(map(_identity, _list_parts(source))) if parts is None else parts
+                is_input = identity in parts
+            if is_input:
+                raise ParameterError(
+                    f"{path} is an input of this command ({source}), which writing would destroy, "
+                    "expected another name"
+                )
+
+
+def _identity(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+    """Return what all names of a file or folder share; None for a terminal."""
+    with suppress(OSError, ValueError):
+        status = Path(path).stat()
+        if not stat.S_ISCHR(status.st_mode):
+            return status.st_dev, status.st_ino
+    return None
+
+
+def _list_parts(source: str) -> Iterator[str]:
+    """Yield the files within a folder, or the files of a glob and of the folders in it."""
+    names = [source] if os.path.lexists(source) else glob.iglob(source, recursive=True)  # noqa: PTH207
+    for each in names:
+        yield each
+        for folder, _, files in os.walk(each):
+            yield from (str(Path(folder, file)) for file in files)
+
+
 def remove(path: Path) -> None:
     """Remove a file or a folder, if it exists and may be removed."""
     with suppress(OSError):  # the place cannot be written, which was reported before
@@ -126,6 +184,17 @@ def remove(path: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def _copy_into(source: Path, target: Path) -> None:
+    """Write a finished file into a device or a pipe, which waits for its reader."""
+    if source.is_dir():
+        raise ParameterError(f"{target} is a device or a pipe, expected the name of a folder")
+    try:
+        with source.open("rb") as file, target.open("wb") as device:
+            shutil.copyfileobj(file, device)
+    except OSError as error:
+        raise CounterSampleError(f"{target}: cannot be written: {error.strerror}") from error
 
 
 def _replace(temporary: Path, target: Path) -> None:

@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import tomllib
 from difflib import get_close_matches
+from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter, Token
 from cyclopts.exceptions import CoercionError
 
+from countersample._files import check_outputs
 from countersample._version import __version__
 from countersample.cli import console, data, fit, logs, rankers, study
 from countersample.errors import CounterSampleError, DataError, ParameterError
-from countersample.options import choices_of
+from countersample.options import Options, choices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cyclopts import Argument, ArgumentCollection
 
 CONFIG = Path("countersample.toml")  # read if it is in the current folder
 USAGE = 2  # the exit code of a command that is not understood
+_OUTPUTS = ("out", "plot", "report", "target")  # parameters that name what a command writes
+_TEXT_INPUTS = ("against", "data", "log", "path", "rankers", "studies")  # globs, or names of sets
 _TABLES = {"--columns", "--values"}  # options whose value is a table of names and values
 _PERSONAL = {"--out", "-o", "--help", "-h", "--version"}  # of one call, not of a team
 
@@ -56,10 +61,38 @@ _HOMES = {
     "data": App(name="data", help="List, describe, convert and make labelled data.", sort_key=2),
     "study": App(name="study", help="Follow and evaluate studies of reproduce.", sort_key=3),
 }
+
+
+def _protect_inputs(command: Callable[..., console.Output]) -> Callable[..., console.Output]:
+    """Return the command with a check, before its work, that it replaces none of its inputs."""
+
+    @wraps(command)
+    def protected(*args: Any, **kwargs: Any) -> console.Output:  # noqa: ANN401 (of any command)
+        values = signature(command).bind(*args, **kwargs).arguments
+        outputs = [values.pop(name) for name in _OUTPUTS if values.get(name) is not None]
+        inputs = [each for name, value in values.items() for each in _list_inputs(name, value)]
+        check_outputs(outputs, [*inputs, *(each.path for each in app.config)])
+        return command(*args, **kwargs)
+
+    return protected
+
+
+def _list_inputs(name: str, value: Any) -> Iterator[str | Path]:  # noqa: ANN401 (of any option)
+    """Yield what an option reads: its paths, and texts that name files, folders or globs."""
+    if isinstance(value, Path) or (isinstance(value, str) and name in _TEXT_INPUTS):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _list_inputs(name, each)
+    elif isinstance(value, Options):
+        for each, part in vars(value).items():
+            yield from _list_inputs(each, part)
+
+
 for _name, _home in _HOMES.items():
     for _place, _function in enumerate(COMMANDS[_name], start=-20):
         _home.command(
-            _function, name=_function.__name__.rstrip("_"), sort_key=_place,
+            _protect_inputs(_function), name=_function.__name__.rstrip("_"), sort_key=_place,
             group_parameters=Group("Options", sort_key=9),
         )  # fmt: skip
     if _home is not app:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countersample._files import atomic_path
+from countersample._files import atomic_path, check_outputs
 from countersample._progress import get_logger
 from countersample.data.compact import check_bits
 from countersample.data.dataset import RankingDataset
@@ -101,6 +101,7 @@ def convert(
     folder has codes (`RankingDataset.compact`), and float32 numbers take disk space meanwhile.
     """
     source, target = as_path(source), check_target(target)
+    check_outputs([target], [source])
     if bits is not None:
         check_bits(bits)  # before any work
         if target.suffix:

@@ -29,7 +29,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from countersample import _text
-from countersample._files import atomic_path
+from countersample._files import atomic_path, check_outputs
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.logs import aggregation
 from countersample.logs.aggregation import Problems
@@ -136,6 +136,7 @@ def count_days(
     array([0, 1, 1])
     """
     home = Path(folder)
+    check_outputs([home], [log.source])
     if "sessions" in log.columns:
         raise ParameterError(
             f"{log.source}: the log is aggregated already, expected a raw log: copy its folders"

@@ -6,6 +6,7 @@ import os
 import weakref
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from countersample._files import atomic_path
+from countersample._files import atomic_path, check_outputs
 from countersample._params import whole_number
 from countersample.data.tables import as_narwhals
 from countersample.errors import DataError, ParameterError
@@ -244,6 +245,7 @@ class Impressions(AbstractContextManager["Impressions"]):
 
     def write(self, path: str | PathLike[str]) -> int:
         """Write the log as one Parquet file with the canonical columns, sorted; return its rows."""
+        check_outputs([Path(path)], [self.source])
         # Engines have no order; equal logs give equal files.
         table = self.collect(self.frame.sort(*self.columns))
         if not len(table):

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from countersample._environment import need
-from countersample._files import atomic_path, temporary_folder
+from countersample._files import atomic_path, check_outputs, temporary_folder
 from countersample._params import whole_number
 from countersample.data import RankingDataset
 from countersample.data.dataset import group_rows
@@ -276,6 +276,7 @@ def rank_file(
     ``.parquet``, ``.csv`` or ``.jsonl``; any other name is text with tabs. `query`, `item` and
     `top` are as for `ClickRanker.rank_frame`.
     """
+    check_outputs([target], [source])
     with open_tables(source) as files, ExitStack() as cleanup:
         names = files.column_names()
         if not names:
