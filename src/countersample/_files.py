@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _NO_DATA = {".html", ".md", ".pdf", ".png", ".svg"}  # endings of files that no reader takes
-
-
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
 _NPY_HEADER = re.compile(
     r"\{'descr': '(?P<dtype>[<>|][biufSU][0-9]+)', 'fortran_order': (?P<order>True|False), "
@@ -145,12 +143,12 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[str | os.PathLike[st
     """
     identities = {path: _identity(path) for path in outputs}
     existing = {path: each for path, each in identities.items() if each is not None}
-    for source in map(os.fspath, inputs) if existing else ():
+    for source in inputs if existing else ():
         parts = None
         for path, identity in existing.items():
             is_input = identity == _identity(source)
             if not is_input and is_file(path) and path.suffix not in _NO_DATA:
-                parts = set(map(_identity, _list_parts(source))) if parts is None else parts
+                parts = set(map(_identity, _list_parts(str(source)))) if parts is None else parts
                 is_input = identity in parts
             if is_input:
                 raise ParameterError(
