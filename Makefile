@@ -22,7 +22,7 @@ test unit: export COUNTERSAMPLE_TEST_SEED := $(SEED)
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.package  ## compare the methods of the paper on simulated clicks
+demo: $(VENV)/.package  ## fit the log of a small shop, and compare the methods of the paper
 	@$(VENV)/bin/countersample demo
 
 test: $(VENV)/.test  ## run the tests in about five minutes; needs only Python (SEED=7 for other random numbers)

@@ -1,12 +1,18 @@
 """The demo: a study of regret with a write-up of its own."""
 
 import re
+import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from study_results import make_result
 
+from countersample import load_ranker
+from countersample._progress import Progress
+from countersample.study import shop as demo_shop
 from countersample.study.demo import (
     DEFAULT_RANKER,
     HEADER,
@@ -92,6 +98,49 @@ def test_a_curve_that_falls_is_explained(end, is_explained):
     demo = made({"IPS-SGD": [[0.5, 0.8, 0.7]], by_query: [[0.7, 0.75, end]]})
     start = f"{by_query} has its highest nDCG@10, 0.7500, after 20 steps"
     assert any(text.startswith(start) for text in demo.story()) == is_explained
+
+
+@pytest.fixture(scope="module")
+def shop():
+    return demo_shop.fit_shop(Progress.of(None))
+
+
+def test_the_estimated_gain_of_the_shop_is_its_true_gain(shop):
+    gain = shop.fit.gain
+    assert shop.fit.is_better
+    assert shop.fit.warnings == ()
+    assert gain.relative_low < shop.true_gain < gain.relative_high
+
+
+def test_the_labels_of_the_shop_are_what_users_click_once_they_examine(shop):
+    first = shop.log.filter(np.asarray(shop.log["position"]) == 1)  # always examined
+    data = demo_shop.make_shop(demo_shop.N_QUERIES, np.random.default_rng(demo_shop.SEED))
+    queries = {name: number for number, name in enumerate(data.query_ids)}
+    rows = [data.offsets[queries[query]] for query in first["query_id"].to_pylist()]
+    labels = data.labels[np.array(rows) + np.asarray(first["item_id"])]
+    clicks = np.asarray(first["click"])
+    assert clicks[labels == 1].all()
+    # A binomial rate of about 15,000 clicks with P = 0.1 is within 0.015 (six deviations).
+    assert clicks[labels < 1].mean() == pytest.approx(demo_shop.NOISE, abs=0.015)
+
+
+def test_the_page_opens_with_the_verdict_and_the_true_gain(shop, tmp_path):
+    demo = replace(made({"IPS-SGD": [[0.5, 0.6, 0.7]]}), shop=shop)
+    write_demo(demo, tmp_path, command="countersample demo")
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    order = [page.index(text) for text in (shop.fit.verdict, f"{shop.true_gain:+.1%}", "IPS-SGD")]
+    assert order == sorted(order)
+    files = ["features.parquet", "impressions.parquet", "ranker.html", "ranker.json"]
+    assert sorted(path.name for path in (tmp_path / "shop").iterdir()) == files
+    assert 'href="shop/ranker.html"' in page
+
+
+def test_fit_repeats_the_ranker_of_the_shop(shop, tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    demo_shop.write_shop(shop, Path("shop"))
+    before = load_ranker("shop/ranker.json").coef_
+    run(*shlex.split(shop.command(Path("shop")))[1:])
+    assert_array_equal(load_ranker("shop/ranker.json").coef_, before)
 
 
 @pytest.mark.slow

@@ -80,9 +80,10 @@ def demo(
     settings: Settings = (),
     workers: Workers = None,
 ) -> Output:
-    """Compare the training methods on simulated clicks.
+    """Fit the log of a made-up shop, and compare the methods of the paper on simulated clicks.
 
-    :param data: Your own labelled data: LETOR text, Parquet, or a folder of splits.
+    :param data: Your own labelled data, to compare the methods on it: LETOR text, Parquet, or a
+        folder of splits. The shop is left out.
     :param out: The folder of the results.
     """
     from countersample._environment import available_cores
@@ -99,8 +100,7 @@ def demo(
         console.note(f"countersample: {text}")
     write_demo(result, out, command=command_line())
     page = out / "index.html"
-    curves = f"Learning curves: {out / 'curves.png'}, their numbers: {out / 'curves.csv'}"
-    return Output.of(result, f"\n{curves}\nResults are in {page}", page=str(page))
+    return Output.of(result, f"\nThe page with charts and explanations: {page}", page=str(page))
 
 
 def status(folder: Path, /) -> Output:

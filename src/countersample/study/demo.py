@@ -1,6 +1,7 @@
-"""The demo: one small study of regret, written up as a table, a figure and a page.
+"""The demo: a ranker from the click log of a shop, and one small study of regret, on one page.
 
-Its grid is `experiments/demo.toml`: the number of clicks, of queries and of evaluations are there.
+The shop is in `shop.py`, the text of the page in ``templates/demo.html``. The study compares the
+methods of the paper. Its grid, with the number of clicks, is `experiments/demo.toml`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 from countersample import _text, pages
 from countersample._files import temporary_folder
+from countersample._progress import Progress
 from countersample._version import __version__
 from countersample.pages.charts import inline_figure
 from countersample.study import grids
@@ -19,6 +21,7 @@ from countersample.study.experiment import plan
 from countersample.study.figures import Mark, draw_panels, mean_band
 from countersample.study.results import Cell, StudyResult, gather, gather_warnings
 from countersample.study.runner import run
+from countersample.study.shop import Shop, draw_gains, fit_shop, write_shop
 from countersample.study.statistics import INTERVAL, independent, interval
 from countersample.study.store import Store
 from countersample.study.tables import DEFAULT_RANKER, show_number
@@ -28,34 +31,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countersample._arrays import Floats
-    from countersample._progress import Progress, Show
+    from countersample._progress import Show
     from countersample.study.settings import ExperimentConfig
 
 HEADER = (
     "method", "nDCG@10", "regret ×100", "steps to 99 %", "seconds", "speed-up", "learning rate"
 )  # fmt: skip
-NOTES = (
-    (
-        "nDCG@10 is measured at the averaged weights after the last step, on held-out queries with "
-        "a relevant item, mean over the click logs. Regret is the mean distance to full "
-        f"supervision over the evaluation points, ± the {INTERVAL} over the logs."
-    ),
-    (
-        "Steps to 99 %: when the mean curve first has 99 % of the highest mean of all methods. "
-        "Seconds: those steps at the speed of one run on one core. Speed-up: steps of IPS-SGD over "
-        "steps of this method (at least, if IPS-SGD never got there)."
-    ),
-    (
-        f"{DEFAULT_RANKER} has its default options, no labels and no learning rate. Held-out "
-        "clicks of each log choose the path and its end; the longest of all ends at that step."
-    ),
-)
-_CAPTION = (
-    f"Lines are means over click logs, in {INTERVAL}s; the diamond is a ranker with default "
-    "options; curves.csv has the numbers."
-)
 _FACTS = ("n_queries", "n_items", "n_features", "fingerprint")
 _BY_QUERY = "CounterSample by query"
+_SHOP_SHARE = 0.15  # of the time
 _MIN_FALL = 0.002  # of nDCG@10 from a curve's highest point to its end that is explained
 
 
@@ -71,6 +55,7 @@ class Demo:
     relevance: str  # a sentence on the smallest relevant grade, and how many items reach it
     warnings: tuple[str, ...] = ()  # if too few do
     notes: tuple[str, ...] = ()  # on the files of the data
+    shop: Shop | None = None  # None if the data is the user's
 
     @property
     def cells(self) -> dict[str, Cell]:
@@ -161,15 +146,17 @@ class Demo:
         ]
 
     def summary(self) -> str:
-        """Return the story, the table and its notes, for a terminal."""
-        story = [f"{_text.paragraph(text)}\n" for text in self.story()]
-        notes = map(_text.paragraph, NOTES)
-        return "\n".join([*story, _text.table(HEADER, self.rows()), "", *notes])
+        """Return the verdict on the shop's ranker and the table of methods, for a terminal."""
+        config = self.config
+        title = f"The methods of the paper, on {config.seeds} logs of {config.clicks:,} clicks:"
+        shop = [] if self.shop is None else [self.shop.summary(), ""]
+        return "\n".join([*shop, title, "", _text.table(HEADER, self.rows())])
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON."""
         (best,), (policy,) = self.result.best.values(), self.result.policy.values()
         return {
+            "shop": None if self.shop is None else self.shop.to_dict(),
             "settings": asdict(self.config) | dict(self.facts),
             "relevance": self.relevance,
             "warnings": list(self.warnings),
@@ -201,16 +188,19 @@ def run_demo(
     workers: int,
     progress: Progress | Show | None = None,
 ) -> Demo:
-    """Run the study of experiments/demo.toml, in a temporary folder.
+    """Fit the log of the shop, and run the study of experiments/demo.toml in a temporary folder.
 
-    `data` is the user's, by name or path; `fold` is one of its folds, by default all. `settings`
-    replace those of the grid.
+    `data` is the user's, by name or path; `fold` is one of its folds, by default all. With it only
+    the study runs. `settings` replace those of the grid.
     """
     experiment = plan(
         [grids.folder() / "demo.toml"], scale="paper", datasets=[data] if data else (),
         settings=settings, fold=fold,
     )  # fmt: skip
     (study,), work = experiment.studies, experiment.work()
+    progress = Progress.of(progress)
+    shop = None if data else fit_shop(progress.part(_SHOP_SHARE, "a shop"))
+    progress = progress if data else progress.part(1 - _SHOP_SHARE)
     with temporary_folder() as folder:
         store = Store(folder)
         run(work.jobs.values(), store, workers=workers, progress=progress)
@@ -228,27 +218,24 @@ def run_demo(
             relevance=store.read(by_stage["relevance"])["sentence"],
             warnings=tuple(gather_warnings(work.jobs.values(), store)),
             notes=tuple(experiment.notes),
+            shop=shop,
         )
 
 
 def write_demo(demo: Demo, folder: Path, *, command: str) -> None:
-    """Write curves.png (and .svg, .pdf), curves.csv and index.html into a folder."""
+    """Write index.html, curves.png (and .svg, .pdf), curves.csv and the files of the shop."""
     folder.mkdir(parents=True, exist_ok=True)
     cell = next(iter(demo.cells.values()))  # all have the same runs
-    fingerprint = demo.facts["fingerprint"]
     mark = Mark(DEFAULT_RANKER, demo.default_steps, *mean_band(demo.default_ndcg, cell))
     figure = draw_panels(demo.result, folder / "curves", mark=mark)
-    page = pages.render_page(
-        demo.result.grid.title,
-        [
-            pages.paragraphs(demo.story()),
-            inline_figure(figure, "Learning curves: nDCG@10 on held-out queries, by method"),
-            pages.paragraphs([_CAPTION]),
-            pages.table(HEADER, demo.rows(), caption="Every method at its best learning rate"),
-            pages.paragraphs(NOTES),
-            pages.section("To repeat it", pages.code(command), name="repeat"),
-            pages.paragraphs([f"countersample {__version__}; dataset {fingerprint}."]),
-        ],
-        kind="countersample demo",
-    )
+    if demo.shop is not None:
+        write_shop(demo.shop, folder / "shop")
+    page = pages.render_template(
+        "countersample.study", "demo.html", kind="countersample demo", command=command,
+        title=demo.result.grid.title if demo.shop is None else "From clicks to a better ranker",
+        demo=demo, shop=demo.shop, shop_folder=folder / "shop", interval=INTERVAL, header=HEADER,
+        gains="" if demo.shop is None else draw_gains(demo.shop),
+        curves=inline_figure(figure, "Learning curves: nDCG@10 on held-out queries, by method"),
+        default_ranker=DEFAULT_RANKER, version=__version__,
+    )  # fmt: skip
     pages.write_page(folder / "index.html", page)
