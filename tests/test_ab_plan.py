@@ -148,9 +148,9 @@ class TestPower:
 class TestWords:
     def test_the_sentence_has_the_sessions_or_none(self):
         plan = plan_ab_test(NEW.ravel(), EXPECTED_LOG, DATA, rng=0)
-        assert "0.4933 per session were logged, 0.7475 are expected" in plan.sentence
-        assert f"With {plan.sessions:,} sessions per arm" in plan.sentence
-        assert f"; with {plan.sessions_at_low:,} if it is the lower end" in plan.sentence
+        assert "0.4933 on the logged ranking, and 0.7475 are expected" in plan.sentence
+        assert f"{plan.sessions:,} sessions per arm" in plan.sentence
+        assert f"The lower end of the interval needs {plan.sessions_at_low:,}." in plan.sentence
         assert plan.sessions_at_low > plan.sessions
         assert plan.to_dict()["sentence"] == plan.sentence
         worse = plan_ab_test(-NEW.ravel(), EXPECTED_LOG, DATA, rng=0)

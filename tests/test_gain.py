@@ -92,14 +92,14 @@ class TestTime:
 
     @slow
     @pytest.mark.parametrize(
-        ("days", "options", "reason"),
-        [(10, {"holdout_by": "queries"}, "as asked for"), (1, {}, "too few days")],
+        ("days", "options", "limit"),
+        [(10, {"holdout_by": "queries"}, "later days"), (1, {}, "too few days")],
     )
-    def test_queries_evaluate_instead(self, shop, by_time, days, options, reason):
+    def test_queries_evaluate_instead(self, shop, by_time, days, options, limit):
         log = opened(stamp(shop[0], days=days), shop[1])
         fit = fit_from_impressions(*log, seed=SEED, evaluation=EvaluationOptions(**options))
         assert fit.holdout.by == "queries"
-        assert reason in fit.holdout.reason
+        assert limit in fit.holdout.limit
         clicks = [each.ranker.provenance_["log"]["clicks"] for each in (fit, by_time)]
         assert clicks[0] == clicks[1]  # the saved ranker is trained on all days
 
@@ -136,7 +136,7 @@ class TestTime:
         assert not fit.is_identified
         assert fit.decision.outcome == "not shown"
         assert not fit.ranker.provenance_["gain"]["is_identified"]
-        assert any(text.startswith("Of the days before 2026-03-09") for text in fit.warnings)
+        assert any(text.startswith("On the days before 2026-03-09") for text in fit.warnings)
 
     @slow
     def test_clicks_of_the_last_days_that_cannot_be_used(self, shop):
@@ -145,11 +145,11 @@ class TestTime:
         is_early = np.array([each.day < 9 for each in late["timestamp"].to_pylist()])
         log = late.filter(pa.array(~is_early | (late["position"].to_numpy() <= 5)))
         settings = {"seed": SEED, "evaluation": EvaluationOptions(holdout_from="2026-03-09")}
-        with pytest.raises(DataError, match=r"of the days from 2026-03-09 on, .* cannot be used"):
+        with pytest.raises(DataError, match=r"on the days from 2026-03-09 on, .* cannot be used"):
             fit_from_impressions(*opened(log, features), **settings)
         skip = PropensityOptions(missing="skip")
         fit = fit_from_impressions(*opened(log, features), propensities=skip, **settings)
-        assert any("Of the days from 2026-03-09 on" in text for text in fit.warnings)
+        assert any("On the days from 2026-03-09 on" in text for text in fit.warnings)
 
     def test_a_log_without_timestamps(self, shop):
         with pytest.raises(DataError, match="no column 'timestamp'"):

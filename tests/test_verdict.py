@@ -38,7 +38,7 @@ def test_reasons_overrule_the_interval(low):
     assert [each.outcome for each in outcomes] == ["none", "not shown", "not shown"]
     assert outcomes[0].is_withheld
     assert outcomes[0].sentence == "No verdict: ctr leaks."
-    assert outcomes[1].sentence == "As before: nothing is better."
+    assert outcomes[1].sentence == "No change: nothing is better."
     assert "If those of em are right, the ranker is " in outcomes[2].sentence
 
 

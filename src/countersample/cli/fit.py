@@ -55,6 +55,7 @@ def fit(
     from countersample._progress import share_progress
     from countersample.fitting import fit_from_impressions, write_page
     from countersample.fitting.models import make_ranker
+    from countersample.fitting.summaries import SHOWN_WARNINGS
     from countersample.logs import read_features, read_impressions
     from countersample.rankers.files import check_name
 
@@ -84,7 +85,9 @@ def fit(
     code = 0
     if fail_unless_better and not result.is_better:
         code = WORSE if result.is_worse else NOT_BETTER
-    closing = f"The ranker is in {out}; the report is in {page}"
+    n_warnings = len(result.warnings)
+    more = f", with all {n_warnings} warnings" if n_warnings > SHOWN_WARNINGS else ""
+    closing = f"\nThe ranker is in {out}; the report is in {page}{more}"
     return Output.of(result, closing, code, out=str(out), report=str(page))
 
 

@@ -69,19 +69,20 @@ class ABPlan:
     def sentence(self) -> str:
         """The plan in words."""
         text = (
-            f"It counts clicks: {self.logged:.4g} per session were logged, {self.new:.4g} are "
-            f"expected on the new ranking ({self.relative:+.1%}, {self.confidence:.0%} interval "
-            f"{self.low / self.logged:+.1%} to {self.high / self.logged:+.1%})."
+            f"An A/B test counts the clicks per session: {self.logged:.4g} on the logged ranking, "
+            f"and {self.new:.4g} are expected on the new one ({self.relative:+.1%}, "
+            f"{self.confidence:.0%} interval {self.low / self.logged:+.1%} to "
+            f"{self.high / self.logged:+.1%})."
         )
         if self.sessions is None:
             return f"{text} No test would show more clicks."
         text += (
-            f" With {self.sessions:,} sessions per arm it detects that with a probability of "
-            f"{self.power:.0%} (two-sided, at {self.level:.0%})"
+            f" {self.sessions:,} sessions per arm detect this difference with a probability of "
+            f"{self.power:.0%} (two-sided, at the level {self.level:.0%})."
         )
         if self.sessions_at_low is None:
-            return f"{text}; at the lower end of the interval there is nothing to detect."
-        return f"{text}; with {self.sessions_at_low:,} if it is the lower end of the interval."
+            return f"{text} At the lower end of the interval there is no difference to detect."
+        return f"{text} The lower end of the interval needs {self.sessions_at_low:,}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

@@ -100,7 +100,7 @@ def decide(
         about = "" if candidate == NEW else f" on {candidate} over {reference}"
         return Verdict("none", f"No verdict{about}: {withheld}.")
     if kept:
-        return Verdict("not shown", f"As before: {kept}")
+        return Verdict("not shown", f"No change: {kept}")
     outcome = interval_outcome(difference)
     text = f"{candidate} is {outcome} than {reference}: {difference.figures}."
     if outcome == "not shown":

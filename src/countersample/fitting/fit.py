@@ -37,6 +37,7 @@ from countersample.fitting.results import (
     describe_leaks,
     gain_record,
 )
+from countersample.fitting.summaries import EVALUATION, LEAKAGE, group_warnings
 from countersample.fitting.weighted_log import as_sentence, weight_log
 from countersample.logs.counts import ranges
 from countersample.logs.days import effective_impressions
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 N_HEAVIEST = 10  # query-item pairs in the report
 MIN_EFFECTIVE_SHARE = 0.25  # of the rows that a half-life leaves: less is worth a warning
-_LIMIT = "the interval does not cover how later days differ from those of the log"
+_LIMIT = "It does not cover how later days differ from those of the log"
 logger = get_logger(__name__)
 
 
@@ -144,9 +145,9 @@ def fit_from_impressions(
     )  # fmt: skip
     model.preprocessing_ = replace(model.preprocessing_, encoder=features.encoder_to_save)
     source = held_out.clicks.log.source
-    warnings = (
-        *(leak.sentence for leak in leaks), *log.warnings, *held_out.warnings,
-        *_list_warnings(estimated, model, impressions),
+    doubts = group_warnings(
+        {LEAKAGE: [leak.sentence for leak in leaks]}, log.warnings, held_out.warnings,
+        {EVALUATION: _list_warnings(estimated, model, impressions)},
     )  # fmt: skip
     fit = Fit(
         **vars(estimated),
@@ -169,7 +170,7 @@ def fit_from_impressions(
         evaluation=evaluation,
         half_life=impressions.half_life,
         seed=seed,
-        warnings=warnings,
+        doubts=doubts,
     )
     _record_provenance(fit, impressions)
     logger.info("%s", fit.verdict, extra={
@@ -207,7 +208,7 @@ def _hold_out(
     progress: Progress,
 ) -> HoldoutScores:
     """Hold out the last days if the log allows it, or else queries."""
-    since, reason = _first_holdout_day(impressions, evaluation)
+    since, limit = _first_holdout_day(impressions, evaluation)
     if since is not None:
         try:
             return hold_out_days(
@@ -219,9 +220,9 @@ def _hold_out(
                 raise DataError(
                     f"{error}; or evaluate on held-out queries (--holdout-by queries)"
                 ) from error
-            reason = f"days could not be held out: {error}"
+            limit = f"{_LIMIT}: days could not be held out, because {error}."
     return hold_out_queries(
-        ranker, log, reason=reason, n_folds=evaluation.n_folds, rng=streams[2],
+        ranker, log, limit=limit, n_folds=evaluation.n_folds, rng=streams[2],
         progress=progress.part(0.6),
     )  # fmt: skip
 
@@ -229,24 +230,24 @@ def _hold_out(
 def _first_holdout_day(
     impressions: Impressions, evaluation: EvaluationOptions
 ) -> tuple[date | None, str]:
-    """Return the first day that evaluates, or None and why queries are held out instead."""
+    """Return the first day that evaluates, or None and the limit of held-out queries."""
     if evaluation.holdout_by == "queries":
-        return None, f"as asked for; {_LIMIT}"
+        return None, f"{_LIMIT}."
     if "timestamp" not in impressions.columns and not evaluation.needs_time:
-        return None, f"the log has no timestamps: {_LIMIT}"
+        return None, f"{_LIMIT}: the log has no timestamps."
     try:
         days = impressions.days()
     except DataError as error:
         if evaluation.needs_time:
             raise
-        return None, f"{error}: {_LIMIT}"
+        return None, f"{_LIMIT}: {error}."
     since = days.cut(evaluation)
     if since is None and evaluation.needs_time:
         raise DataError(
             f"{impressions.source}: no day of the log leaves enough to learn from before it and to "
             "evaluate on after it: name one with holdout_from (--holdout-from)"
         )
-    return since, f"the log has too few days to hold out the last of them: {_LIMIT}"
+    return since, f"{_LIMIT}: the log has too few days to hold out the last of them."
 
 
 def _list_days(impressions: Impressions) -> tuple[date, ...]:
@@ -292,7 +293,7 @@ def _list_warnings(
         if share < MIN_EFFECTIVE_SHARE:
             yield (
                 f"With a half-life of {impressions.half_life:g} days the log is worth {share:.0%} "
-                "of its rows: the ranker is as uncertain as from so few."
+                "of its rows: the ranker is as uncertain as one from a log of that size."
             )
     gain, ends = estimated.gain, estimated.gain_at_ends
     yield from map(as_sentence, gain.warnings)
@@ -306,8 +307,8 @@ def _list_warnings(
     if last_day is not None and days and days[0].isoformat() <= last_day:
         yield (
             f"The ranker of the warm start was trained on days until {last_day}, and this log "
-            f"begins on {days[0]}: it has seen evaluation clicks, so the gain looks larger than it "
-            "is, and these clicks count twice. Give it the days since."
+            f"begins on {days[0]}: it was trained on evaluation clicks, so the gain looks larger "
+            "than it is, and these clicks count twice. Fit on later days only."
         )
 
 

@@ -9,7 +9,7 @@ here, and draw the intervals of `fit` and `compare` by `EvaluationClicks`.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from countersample.evaluation import estimate, estimate_gain
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.evaluation.holdout import HeldOut
 from countersample.fitting.propensity_draws import N_DRAWS, Units, draw_values
+from countersample.fitting.summaries import LEFT_OUT, POSITION_BIAS, group_warnings
 from countersample.fitting.weighted_log import as_sentence, join_log
 from countersample.logs.joins import RowPropensities
 from countersample.logs.tally import tally
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.evaluation import Estimate, Gain
+    from countersample.fitting.summaries import Warnings
     from countersample.fitting.weighted_log import JoinedLog, WeightedLog
     from countersample.logs import FeatureTable, Impressions
     from countersample.options import EvaluationOptions, PropensityOptions
@@ -62,13 +64,16 @@ class Holdout:
     """The share of the queries, or of the impressions, that the evaluated ranker did not see."""
     population: str
     """The population that the interval is about."""
-    reason: str
-    """How and why it is held out, and the limits of that."""
+    method: str
+    """How clicks are held out, as a sentence."""
+    limit: str = ""
+    """What the interval does not cover, and why, as a sentence."""
 
     @property
     def sentence(self) -> str:
         """All of it in words."""
-        return f"The interval is about {self.population}. Evaluated by {self.by}: {self.reason}."
+        population = f"The interval is about {self.population}."
+        return " ".join(filter(None, [self.method, population, self.limit]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -140,7 +145,7 @@ class HoldoutScores:
     clicks: EvaluationClicks
     training: ClickLog | None = None  # the log of the days before, if later days evaluate
     is_complete: bool = True  # whether both logs have all items that were shown
-    warnings: tuple[str, ...] = ()  # about the evaluation alone
+    warnings: Warnings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +173,7 @@ def hold_out_queries(
     ranker: ClickRanker,
     log: WeightedLog,
     *,
-    reason: str,
+    limit: str,
     n_folds: int,
     rng: np.random.Generator,
     progress: Progress,
@@ -182,7 +187,7 @@ def hold_out_queries(
     )  # fmt: skip
     holdout = Holdout(
         "queries", None, _count_clicks(log.shown), 1 / len(folds), "queries like those of the log",
-        f"each by a ranker that was trained without its fold of the queries; {reason}",
+        "Each query is ranked by a ranker that was trained without its fold of the queries.", limit,
     )  # fmt: skip
     return HoldoutScores(holdout, scores, stages, EvaluationClicks.from_queries(log))
 
@@ -274,7 +279,7 @@ def hold_out_days(
     is_of_rows = isinstance(train.source.propensities, RowPropensities)
     source = None if is_of_rows else train.source
     test = join_log(after, late, features, propensities, source=source, **settings)
-    problem = f"of the days from {since} on, {test.join.sentence()}"
+    problem = f"on the days from {since} on, {test.join.sentence()}"
     if test.join.n_skipped and propensities.missing == "error":
         raise DataError(problem)
     for shown, when in ((train.shown, "before"), (test.shown, "from")):
@@ -295,11 +300,12 @@ def hold_out_days(
     share = late.n_impressions / (early.n_impressions + late.n_impressions)
     holdout = Holdout(
         "time", since, _count_clicks(test.shown), share, f"{unit_name} like those from {since} on",
-        "the evaluated ranker was trained on the days before, and the saved one on all days",
+        "The evaluated ranker was trained on the days before, and the saved one on all days.",
     )  # fmt: skip
-    warnings = [f"Of the days before {since}: {text}" for text in test.source.warnings]
-    if test.join.n_skipped:
-        warnings.append(as_sentence(problem))
+    warnings = {
+        POSITION_BIAS: [f"On the days before {since}: {text}" for text in test.source.warnings],
+        LEFT_OUT: [as_sentence(problem)] if test.join.n_skipped else [],
+    }
     return HoldoutScores(
         holdout,
         np.asarray(trained.predict(dataset), np.float64),
@@ -307,7 +313,7 @@ def hold_out_days(
         EvaluationClicks(test, units, None if draws is None or units is None else draws.curves),
         train.shown,
         is_complete=train.is_complete and test.is_complete,
-        warnings=tuple(warnings),
+        warnings=group_warnings(warnings),
     )
 
 
@@ -397,7 +403,7 @@ def choose_estimator(
             "without a click are counted together: take 'ips', or a part of the log"
         )
     if estimator != "auto":
-        return EstimatorChoice(estimator, "as asked for")
+        return EstimatorChoice(estimator, "as the options say")
     if not is_complete:
         return EstimatorChoice("ips", "the log is too large to count items without a click")
     if exposure == "position-only":
@@ -437,6 +443,6 @@ def widen_interval(gain: Gain, share: float) -> Gain:
 
 
 def drop_unseen(value: Estimate) -> Estimate:
-    """Return an estimate without its share of items never shown, which clicks alone do not tell."""
+    """Return an estimate without its share of items never shown, which clicks cannot give."""
     warnings = tuple(text for text in value.warnings if "never shown" not in text)
     return replace(value, never_shown=None, warnings=warnings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from countersample.evaluation.comparison import check_candidates, compare
 from countersample.evaluation.verdict import LOGGED
 from countersample.fitting.gain import EvaluationClicks, choose_estimator, drop_unseen
 from countersample.fitting.leakage import check_accepted, find_leaks
-from countersample.fitting.summaries import render_summary
+from countersample.fitting.summaries import EVALUATION, LEAKAGE, group_warnings, render_summary
 from countersample.fitting.weighted_log import as_sentence, weight_log
 from countersample.logs.counts import list_names
 from countersample.logs.tally import tally
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from countersample.data.dataset import Ranker
     from countersample.evaluation import Comparison
     from countersample.fitting.gain import EstimatorChoice
+    from countersample.fitting.summaries import Warnings
     from countersample.fitting.weighted_log import WeightedLog
     from countersample.logs import FeatureTable, Impressions
     from countersample.logs.counts import PositionCounts
@@ -52,8 +54,13 @@ class LogComparison:
     from each draw of queries."""
     log: WeightedLog
     """The log: checked, with propensities, joined to the features."""
-    warnings: tuple[str, ...]
-    """Reasons to trust the result less."""
+    doubts: Warnings
+    """Reasons to trust the result less, by subject."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """All of them, the most important first."""
+        return tuple(chain(*self.doubts.values()))
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -170,14 +177,16 @@ def compare_from_impressions(
         )
     leaks = find_leaks(log.shown, dataset, item_ids=features.item_ids, rng=streams[2])
     leaking = [leak.name for leak in leaks if leak.name not in accepted]
-    withheld, warnings = _check_records(candidates, leaking, log, whole)
+    withheld, doubtful_records = _check_records(candidates, leaking, log, whole)
     comparison = replace(
         comparison, withheld=withheld,
         unidentified="" if log.source.is_identified else log.source.method,
     )  # fmt: skip
-    warnings += [leak.sentence for leak in leaks]
-    warnings += [*log.warnings, *map(as_sentence, comparison.warnings)]
-    return LogComparison(comparison, choice, draws is not None, log, tuple(warnings))
+    evaluation_warnings = [*doubtful_records, *map(as_sentence, comparison.warnings)]
+    doubts = group_warnings(
+        {LEAKAGE: [leak.sentence for leak in leaks], EVALUATION: evaluation_warnings}, log.warnings
+    )
+    return LogComparison(comparison, choice, draws is not None, log, doubts)
 
 
 def _score_items(
@@ -213,19 +222,19 @@ def _check_records(
         used = [feature for feature in leaking if feature in features]
         if (record.get("impressions"), record.get("clicks")) in sizes:
             withheld[name] = (
-                "was trained on this very log, and on clicks that it has learned from it looks "
-                "better than it is: evaluate it on later clicks"
+                "was trained on this very log, and its own training clicks make it look better "
+                "than it is: evaluate it on later clicks"
             )
             continue
         if candidate is not None and used:
             withheld[name] = (
                 f"has a feature that was computed from the evaluation clicks, {list_names(used)}: "
-                "compute it from earlier clicks only, or, if it was, confirm that "
+                "compute it from earlier clicks only, or confirm that it does not leak them "
                 "(--accept-features)"
             )
         if record.get("file") == file:
             warnings.append(
                 f"{name} was trained on a log of this name ({file}): check that the evaluation "
-                "clicks are not those that it has learned from."
+                "clicks are not its training clicks."
             )
     return withheld, warnings

@@ -11,7 +11,7 @@ import numpy as np
 from countersample.clicks import PositionBias
 from countersample.errors import DataError, ParameterError
 from countersample.fitting.propensity_draws import N_DRAWS, PropensityDraws
-from countersample.fitting.summaries import render_summary
+from countersample.fitting.summaries import merge_numbers, render_summary
 from countersample.logs import RowPropensities
 from countersample.logs.counts import NO_CONTEXT, list_names
 from countersample.logs.days import weighted
@@ -279,12 +279,10 @@ class _Estimation:
             raise DataError(f"{error}; {_REMEDY}, or leave out the contexts") from error
         methods = sorted({curve.method for curve in estimate.curves.values()})
         source = f"estimated by {' and '.join(methods)} in each of {len(estimate.curves)} contexts"
-        contexts: dict[str, list[str]] = {}
-        for note in estimate.notes:
-            context, _, text = note.partition(": ")
-            contexts.setdefault(text, []).append(context)
+        notes = [note.partition(": ") for note in estimate.notes]
         warnings = tuple(
-            f"Propensities in {list_names(names)}: {text}." for text, names in contexts.items()
+            f"Propensities in {list_names([notes[place][0] for place in places])}: {text}."
+            for text, places in merge_numbers([text for _, _, text in notes])
         )
         draws = None if queries is None else PropensityDraws(replace(queries, index=None), curves)
         return PropensitySource(estimate, source, draws=draws, warnings=warnings)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from countersample import pages
 from countersample.evaluation import Verdict, decide
 from countersample.fitting.gain import GainEstimate
 from countersample.fitting.models import model_of
-from countersample.fitting.summaries import render_summary
+from countersample.fitting.summaries import SHOWN_WARNINGS, render_summary
 from countersample.logs.counts import list_names
 from countersample.rankers.base import chosen_settings
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from countersample.fitting.gain import Holdout
     from countersample.fitting.leakage import Leak
     from countersample.fitting.propensity_source import PropensitySource
+    from countersample.fitting.summaries import Warnings
     from countersample.logs import JoinReport, LogCheck
     from countersample.options import EvaluationOptions, PropensityOptions
     from countersample.rankers import ClickRanker
@@ -73,8 +75,13 @@ class Fit(GainEstimate):
     half_life: float | None
     """The days after which a click counts half in training."""
     seed: int
-    warnings: tuple[str, ...]
-    """Reasons to trust the result less."""
+    doubts: Warnings
+    """Reasons to trust the result less, by subject, the most important first."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The same in one list."""
+        return tuple(chain(*self.doubts.values()))
 
     @property
     def exposure(self) -> str:
@@ -134,6 +141,26 @@ class Fit(GainEstimate):
         return self.decision.is_withheld
 
     @property
+    def next_step(self) -> str:
+        """What to do with the ranker."""
+        if self.is_withheld:
+            return "Remove the cause that the verdict names, and fit again."
+        if self.is_worse:
+            return "Keep your current ranker."
+        if describe_kept(self.ranker):
+            return "Keep your current ranker, and fit again when the log has more clicks."
+        n = self.ab_plan.sessions
+        test = "an A/B test" if n is None else f"an A/B test with {n:,} sessions per arm"
+        if self.is_better:
+            return f"Export the ranker, and confirm the gain with {test}."
+        if not self.is_identified:
+            return (
+                "Shuffle the results of a small share of the traffic, which identifies the "
+                f"propensities, and fit again; or decide with {test}."
+            )
+        return f"Fit again when the log has more clicks, or decide with {test}."
+
+    @property
     def chosen(self) -> dict[str, Any]:
         """The settings that were chosen from the clicks: clip, steps, trees, …."""
         return chosen_settings(self.ranker)
@@ -146,6 +173,7 @@ class Fit(GainEstimate):
         return {
             "verdict": self.verdict,
             "is_better": self.is_better,
+            "next_step": self.next_step,
             "gain": asdict(self.gain),
             "is_withheld": self.is_withheld,
             "holdout": self.holdout.to_dict(),
@@ -170,8 +198,8 @@ class Fit(GainEstimate):
         }
 
     def summary(self) -> str:
-        """Return the figures, the verdict and the warnings, for a terminal."""
-        return render_summary("fit.txt", fit=self, warnings=self.warnings)
+        """Return the verdict, its reason, the next step and the first warnings, for a terminal."""
+        return render_summary("fit.txt", fit=self, warnings=self.warnings[:SHOWN_WARNINGS])
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +248,8 @@ class TrainedRanker:
         )  # fmt: skip
 
 
-_ACCEPT = ", or, if it was, confirm that (--accept-features)"  # for commands with that option
+# For commands with this option.
+_ACCEPT = ", or confirm that it does not leak them (--accept-features)"
 
 
 def describe_leaks(

@@ -1,14 +1,33 @@
-"""Render the summaries of results for a terminal, from ``templates/*.txt``."""
+"""Render results as text for a terminal, from ``templates/*.txt``, and group their warnings."""
 
 from __future__ import annotations
 
+import re
 from functools import cache, partial
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from countersample import _text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from jinja2 import Environment
+
+    Warnings = dict[str, tuple[str, ...]]  # by subject
+
+SHOWN_WARNINGS = 3  # in a summary whose page has all of them
+#: The subjects of warnings; those that can change the verdict most come first.
+WARNING_SUBJECTS = (
+    "Features that leak the evaluation clicks",
+    "Rows of the log",
+    "Position bias",
+    "Evaluation",
+    "Clicks and items that are left out",
+    "Columns of the features",
+)
+LEAKAGE, ROWS, POSITION_BIAS, EVALUATION, LEFT_OUT, COLUMNS = WARNING_SUBJECTS
+_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 
 @cache
@@ -30,3 +49,38 @@ def render_summary(template: str, **values: Any) -> str:  # noqa: ANN401 (of any
     text = _environment().get_template(template).render(values).strip("\n")
     warnings = _text.warning_paragraphs(values.get("warnings", ()))
     return "\n".join([text, "", *warnings] if warnings else [text])
+
+
+def group_warnings(*groups: Mapping[str, Iterable[str]]) -> Warnings:
+    """Return all warnings by subject, in the order of `WARNING_SUBJECTS`, each of them once.
+
+    >>> group_warnings({EVALUATION: ["b"]}, {ROWS: ["a", "a"], LEAKAGE: []})
+    {'Rows of the log': ('a',), 'Evaluation': ('b',)}
+    """
+    by_subject = {
+        subject: tuple(dict.fromkeys(text for group in groups for text in group.get(subject, ())))
+        for subject in WARNING_SUBJECTS
+    }
+    return {subject: texts for subject, texts in by_subject.items() if texts}
+
+
+def merge_numbers(texts: Sequence[str]) -> list[tuple[str, list[int]]]:
+    """Merge texts that differ in numbers only; return each with the places of its texts.
+
+    >>> merge_numbers(["5 of 9 clicks", "no click", "7 of 9 clicks"])
+    [('5–7 of 9 clicks', [0, 2]), ('no click', [1])]
+    """
+    groups: dict[str, list[int]] = {}
+    for place, text in enumerate(texts):
+        groups.setdefault(_NUMBER.sub("#", text), []).append(place)
+    merged = []
+    for places in groups.values():
+        numbers = [_NUMBER.findall(texts[place]) for place in places]
+        by_value = [
+            sorted(each, key=lambda text: float(text.replace(",", "")))
+            for each in zip(*numbers, strict=True)
+        ]
+        ranges = ("–".join(dict.fromkeys((each[0], each[-1]))) for each in by_value)
+        words = _NUMBER.split(texts[places[0]])
+        merged.append(("".join(chain(*zip_longest(words, ranges, fillvalue=""))), places))
+    return merged

@@ -10,6 +10,14 @@ from countersample._progress import get_logger
 from countersample.defaults import CONFIDENCE, METRIC
 from countersample.errors import DataError, ParameterError
 from countersample.fitting.propensity_source import LOGGED, find_propensities
+from countersample.fitting.summaries import (
+    COLUMNS,
+    EVALUATION,
+    LEFT_OUT,
+    POSITION_BIAS,
+    ROWS,
+    group_warnings,
+)
 from countersample.logs.days import weighted
 from countersample.logs.joins import Matched
 from countersample.metrics import parse_additive
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
     from countersample._progress import Progress
     from countersample.clicks import ClickLog
     from countersample.fitting.propensity_source import PropensitySource
+    from countersample.fitting.summaries import Warnings
     from countersample.logs import FeatureTable, Impressions, JoinReport, LogCheck, PositionCounts
     from countersample.options import EvaluationOptions, PropensityOptions
 
@@ -51,7 +60,7 @@ class WeightedLog(JoinedLog):
 
     check: LogCheck
     metric: str  # by default limited to the positions that a page shows
-    warnings: tuple[str, ...]
+    warnings: Warnings
 
 
 def join_log(
@@ -107,24 +116,26 @@ def weight_log(
             f"{join.sentence()}; add them, or leave those clicks out with missing='skip' "
             "(--missing skip)"
         )
-    warnings = [*features.warnings, *check.warnings]
+    left_out, depth = [], parse_additive(metric)[1]
     if join.n_skipped:
-        warnings.append(as_sentence(join.sentence()))
+        left_out.append(as_sentence(join.sentence()))
     share = join.n_pairs_without_features / join.n_pairs
     if share > MAX_WITHOUT_FEATURES:
-        warnings.append(
+        left_out.append(
             f"{share:.0%} of the query-item pairs that were shown have no features: the new "
             "ranking leaves them out, and ranks the items below them higher than a page with them "
             "would."
         )
-    warnings += source.warnings
-    depth = parse_additive(metric)[1]
-    if depth is not None and depth > last_position:
-        warnings.append(
-            f"The log shows no more than {last_position} items, and {metric} counts more ranks: "
-            "the gain includes what a longer page would add."
-        )
-    return WeightedLog(**vars(log), check=check, metric=metric, warnings=tuple(warnings))
+    is_deeper = depth is not None and depth > last_position
+    longer_page = (
+        f"The log shows no more than {last_position} items, and {metric} counts more ranks: the "
+        "gain includes what a longer page would add."
+    )
+    warnings = group_warnings({
+        ROWS: check.warnings, POSITION_BIAS: source.warnings, LEFT_OUT: left_out,
+        EVALUATION: [longer_page] if is_deeper else [], COLUMNS: features.warnings,
+    })  # fmt: skip
+    return WeightedLog(**vars(log), check=check, metric=metric, warnings=warnings)
 
 
 def estimate_propensities(

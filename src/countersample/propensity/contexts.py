@@ -113,7 +113,8 @@ def resample_by_context(
             results[name] = _from_pooled(pooled, single.get(name), log, reason)
         elif below := find_deepest(log, method, depth, **columns, **options):
             curve, again = resample(log, method=below[0], depth=below[1], **columns, **settings)
-            note = f"positions beyond {below[1]} have no estimate: {reason}"
+            problem = str(reason).partition(": ")[0]  # the remedy, a smaller depth, is applied here
+            note = f"positions beyond {below[1]} have no estimate: {problem}"
             results[name] = replace(curve, notes=(*curve.notes, note)), again
         else:
             unsupported[name] = str(reason)
