@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from time import tzset
 
 import duckdb
@@ -50,6 +51,54 @@ def keys_of(counts):
         counts.query_ids[counts.query].tolist(), counts.item_ids[counts.item].tolist(),
         counts.position.tolist(), counts.context_ids[counts.context].tolist(), strict=True,
     )  # fmt: skip
+
+
+# -- timestamps that are numbers
+
+
+def log_at(stamps, dtype=None):
+    n = len(stamps)
+    return pa.table({
+        "query_id": ["q"] * n, "item_id": ["i"] * n, "position": [1] * n, "click": [1] * n,
+        "timestamp": pa.array(stamps, dtype),
+    })  # fmt: skip
+
+
+MIDDAY = 1_767_268_800  # 2026-01-01T12:00:00Z
+
+
+@pytest.mark.parametrize(
+    ("factor", "dtype"),
+    [
+        (1, pa.decimal128(12, 1)),
+        (10**3, pa.float64()),
+        (10**6, pa.int64()),
+        (10**9, pa.int64()),
+    ],
+)
+def test_timestamps_are_numbers_of_any_type_and_unit(engine, factor, dtype):
+    stamps = [MIDDAY * factor, None, (MIDDAY + 86_400) * factor]
+    decimals = [None if stamp is None else Decimal(stamp) for stamp in stamps]
+    table = log_at(decimals if pa.types.is_decimal(dtype) else stamps, dtype)
+    days = (date(2026, 1, 1), date(2026, 1, 2))
+    assert read_impressions(table, engine=engine).days() == Days(days, (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("stamps", "message"),
+    [
+        ([MIDDAY] * 39 + [MIDDAY * 1000],
+         r"several units: 39 in seconds \(such as 1767268800\), 1 in milliseconds \(such as 17672"),
+        ([MIDDAY, 0], r"units: 1 in no unit since 1970 \(such as 0\), 1 in seconds"),
+        ([20260331], "timestamp 20260331 is a date written as a number, expected text such as"),
+        ([202603311259], "timestamp 202603311259 is a date written as a number"),
+        ([20260331125959], "timestamp 20260331125959 is a date written as a number"),
+        (["20260331125959"], "timestamp 20260331125959 is a date written as a number"),
+    ],
+)  # fmt: skip
+def test_numbers_that_are_not_times_since_1970_are_rejected(stamps, message):
+    with pytest.raises(DataError, match=message):
+        read_impressions(log_at(stamps)).days()
 
 
 @pytest.mark.slow

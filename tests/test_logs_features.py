@@ -102,6 +102,18 @@ def test_tables_that_cannot_be_joined(given, message):
         read_features(pairs_table(), categorical=["brand"], **given)
 
 
+def test_encoded_ids_are_what_their_values_are():
+    """Categories of pandas and dictionaries of Arrow may have integers, or text."""
+    pairs = pairs_table()
+    for name, kind in (("item_id", "i"), ("query_id", "U")):
+        place = pairs.column_names.index(name)
+        pairs = pairs.set_column(place, name, pairs[name].dictionary_encode())
+        for frame in (pairs, pairs.to_pandas()):
+            table = read_features(frame)
+            ids = table.item_ids if name == "item_id" else table.dataset.query_ids
+            assert ids.dtype.kind == kind
+
+
 def test_features_of_items_alone_do_not_tell_the_pairs(tmp_path):
     with pytest.raises(ParameterError, match="which items a query has: give log="):
         read_features(items=ITEMS)

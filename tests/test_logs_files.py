@@ -11,7 +11,7 @@ import compared_logs
 import duckdb
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import csv, parquet
 from twins_impressions import as_dict
 
 from countersample.errors import DataError, ParameterError
@@ -62,7 +62,7 @@ CSV = {
     "comments": rows_of("#a", "%b", "//c"),
     "backslash": rows_of("a\\", "\\a", "\\"),
     "newlines": rows_of('"a\nb"', '"a\r\nb"'),
-    "long": rows_of("x" * 100_000, "x" * 100_000 + "y"),
+    "long": rows_of("x" * 999, "x" * 999 + "y"),
     "NUL within": rows_of("a\0b", "ab"),
     "names twice": HEADER.strip() + ",click\nq,i,1,0,1\n",
     "quoted names": '"query_id","item_id","position","click"\nq,i,1,0\n',
@@ -200,6 +200,113 @@ def test_text_files_may_be_partitioned(tmp_path, ending, suffix):
     assert check.policies == {"a": 1, "b c": 1}
 
 
+# -- files of one table whose types differ
+
+
+def write_both(folder, one, other, reverse):
+    """Write two files, the first one under the first name or the last."""
+    names = ["a.parquet", "b.parquet"]
+    for name, table in zip(reversed(names) if reverse else names, (one, other), strict=True):
+        parquet.write_table(table, folder / name)
+
+
+BOTH_ORDERS = pytest.mark.parametrize("reverse", [False, True], ids=["in order", "reversed"])
+
+
+@BOTH_ORDERS
+def test_numbers_of_several_files_become_the_widest(engine, tmp_path, reverse):
+    whole = table_of(1, propensity=[1], value=[2], position=[1])
+    fractions = table_of(1, propensity=[0.6], value=[2.4], position=[1.0])
+    write_both(tmp_path, whole, fractions, reverse)
+    with read_impressions(tmp_path, engine=engine) as log:
+        counts = log.counts()
+        weight = 2 / 1 + 2.4 / 0.6
+        assert as_dict(counts) == {("q", "i", 1): (2, 2)}
+        assert counts.value.tolist() == [4.4]
+        assert log.logged_propensities(counts).value == pytest.approx([4.4 / weight])
+
+
+@BOTH_ORDERS
+def test_a_position_between_two_is_impossible_in_any_file(tmp_path, reverse):
+    write_both(tmp_path, table_of(1), table_of(1, position=[2.5]), reverse)
+    assert read_impressions(tmp_path).check().problems.bad_position == 1
+
+
+@BOTH_ORDERS
+@pytest.mark.parametrize(
+    ("column", "values", "kinds"),
+    [
+        ("click", ["yes"], "text|integers"),
+        ("click", [True], "bool|integers"),
+        ("query_id", [7], "text|integers"),
+        ("timestamp", pa.array([0], pa.timestamp("us", "UTC")), "times with a .*|dates or times"),
+    ],
+)
+def test_files_with_types_that_do_not_fit_are_rejected(tmp_path, column, values, kinds, reverse):
+    plain = table_of(1, timestamp=pa.array([0], pa.timestamp("ms")))
+    write_both(tmp_path, plain, table_of(1, **{column: values}), reverse)
+    message = rf"{column} is ({kinds}) in .*a\.parquet and ({kinds}) in .*b\.parquet, expected one"
+    with pytest.raises(DataError, match=message):
+        read_impressions(tmp_path)
+
+
+@BOTH_ORDERS
+def test_a_column_of_a_log_is_missing_in_files_without_it(tmp_path, reverse):
+    write_both(tmp_path, table_of(1), table_of(1, policy=["new"]), reverse)
+    assert read_impressions(tmp_path).check().policies == {"(none)": 1, "new": 1}
+
+
+def features_of(query, **columns):
+    return pa.table({"query_id": [query], "item_id": [1]} | columns)
+
+
+@BOTH_ORDERS
+def test_features_of_several_files_have_one_type(tmp_path, reverse):
+    write_both(tmp_path, features_of("q", x=[2]), features_of("r", x=[0.6]), reverse)
+    table = read_features(tmp_path)
+    found = dict(zip(table.dataset.query_ids, table.dataset.features[:, 0].tolist(), strict=True))
+    assert found == pytest.approx({"q": 2, "r": 0.6})
+
+
+@BOTH_ORDERS
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"x": [True]}, r"x is .*a\.parquet .*b\.parquet, expected one type in all files"),
+        ({"x": [0.5], "y": [1.0]}, r"\.parquet has no column 'y', which others have: add it there"),
+    ],
+)
+def test_features_that_do_not_fit_are_rejected(tmp_path, columns, message, reverse):
+    write_both(tmp_path, features_of("q", x=[0.6]), features_of("r", **columns), reverse)
+    with pytest.raises(DataError, match=message):
+        read_features(tmp_path)
+
+
+def test_features_of_csv_files_are_matched_by_name(tmp_path):
+    (tmp_path / "a.csv").write_text("query_id,item_id,x,y\nq,i,1,2\n")
+    (tmp_path / "b.csv").write_text("y,item_id,query_id,x\n2.5,i,r,3\n")
+    assert read_features(tmp_path).dataset.features.tolist() == [[1, 2], [3, 2.5]]
+
+
+# -- partitions
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".jsonl"])
+def test_partitions_are_integers_if_all_are_written_so(engine, tmp_path, ending):
+    table = table_of(1).drop_columns(["query_id", "item_id"])
+    for item in ("7", "8"):
+        folder = tmp_path / f"query_id={'007' if item == '7' else '7'}" / f"item_id={item}"
+        folder.mkdir(parents=True)
+        if ending == ".parquet":
+            parquet.write_table(table, folder / "log.parquet")
+        elif ending == ".csv":
+            csv.write_csv(table, folder / "log.csv")
+        else:
+            (folder / "log.jsonl").write_text(json.dumps(table.to_pylist()[0]) + "\n")
+    with read_impressions(tmp_path, engine=engine) as log:
+        assert as_dict(log.counts()) == {("007", 7, 1): (1, 1), ("7", 8, 1): (1, 1)}
+
+
 def test_files_of_other_columns_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text(HEADER + "q,i,1,1\n")
     (tmp_path / "b.csv").write_text("item_id,query_id,position,click\nj,q,1,0\n")
@@ -208,6 +315,18 @@ def test_files_of_other_columns_are_refused(tmp_path):
     (tmp_path / "b.csv").write_text(HEADER.strip() + ",more\nq,j,1,0,0\n")
     with pytest.raises(DataError, match=r"b.csv has the columns .*more, and .*a.csv has"):
         read_impressions(tmp_path)
+
+
+# -- long ids
+
+
+@pytest.mark.parametrize("read", [lambda path: read_impressions(path).counts(), read_features])
+def test_ids_have_a_limit(tmp_path, read):
+    path = tmp_path / "log.csv"
+    path.write_text(rows_of("long" * 25_000, "short"))
+    message = "starts with 'longlong.*has 100,000 characters, expected at most 1,000: shorten it"
+    with pytest.raises(DataError, match=message):
+        read(path)
 
 
 # -- what is no file

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
+from pyarrow import compute
 
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
     from numpy.typing import ArrayLike, NDArray
 
     from countersample.options import LogOptions
@@ -32,6 +34,8 @@ CANONICAL = (
 IDS = ("query_id", "item_id")
 NONE = "(none)"  # the context, or the policy, of a row that has none
 FEATURE = "feature_"  # features of the log are called feature_0, feature_1, … in its frame
+#: Arrays of ids are as wide as the longest one, so that one long id would fill the memory.
+MAX_ID_LENGTH = 1_000
 INTEGER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # ids of a text file that may mean numbers: 7, not 07
 MIXED = "{name} has values of mixed types, expected all integers or all text: make them one"
 _NUMBERS = ("position", "click", "impressions", "propensity", "value", "sessions")
@@ -171,6 +175,8 @@ def _unify_types(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
             columns[name] = _as_context(name, dtype)
         elif name in _TEXTS:
             columns[name] = _as_text(name, dtype)
+        elif name == "timestamp" and (dtype.is_float() or dtype.is_decimal()):
+            columns[name] = as_number(name, dtype)
         else:
             columns[name] = nw.col(name)
     return frame.select(**columns)
@@ -193,6 +199,18 @@ def as_id(column_name: str, name: str, dtype: nw.dtypes.DType) -> nw.Expr:
     if dtype in {nw.Object, nw.Unknown}:
         raise DataError(MIXED.format(name=name))
     raise DataError(f"{name} is {dtype}, expected integers or text: make it text")
+
+
+def check_id_lengths(ids: pa.Array | pa.ChunkedArray) -> None:
+    """Raise an error if a text id is longer than `MAX_ID_LENGTH` characters."""
+    longest = compute.max(compute.utf8_length(ids)).as_py() or 0
+    if longest > MAX_ID_LENGTH:
+        is_long = compute.greater(compute.utf8_length(ids), MAX_ID_LENGTH)
+        start = compute.filter(ids, is_long)[0].as_py()[:20]
+        raise DataError(
+            f"an id or context that starts with {start!r} has {longest:,} characters, expected at "
+            f"most {MAX_ID_LENGTH:,}: shorten it, for example to a hash of it"
+        )
 
 
 def as_number(name: str, dtype: nw.dtypes.DType) -> nw.Expr:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import narwhals as nw
@@ -35,8 +35,12 @@ _EPOCH = date(1970, 1, 1)
 _ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _NUMBER = re.compile(r"\d+(\.\d*)?")
 _DURATION = re.compile(r"([1-9]\d{0,4})\s*([dw])", re.IGNORECASE)
-#: Smaller numbers are no seconds since 1970; each further unit (ms, µs, ns) is a thousandth.
-_MIN_SECONDS = 1e8
+# The least number of each unit since 1970: times are after March 1973 and before the year 5000.
+_UNITS = {"seconds": 1e8, "milliseconds": 1e11, "microseconds": 1e14, "nanoseconds": 1e17}
+_NO_UNIT = "no unit since 1970"
+# Times that are written as the digits of a number, by the number of digits.
+_DIGIT_FORMATS = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+_DIGIT_YEARS = range(1990, 2100)
 _SECONDS_PER_DAY = 86_400
 _DUCKDB_TYPES_WITH_ZONE = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")
 _CUT_SHARES = (0.1, 0.5)  # the held-out share may be anything between, as a day is not cut
@@ -175,20 +179,55 @@ def find_clock(log: Impressions) -> Clock:
         return Clock((stamp.cast(nw.Int64) / _SECONDS_PER_DAY).floor(), _days_since_1970)
     if not (kind == nw.String or kind.is_numeric()):
         raise DataError(f"{log.source}: the timestamp is {kind}, expected times, text or numbers")
-    largest = log.collect(log.frame.select(stamp.max()))["timestamp"][0].as_py()
     if kind == nw.String:
+        largest = log.collect(log.frame.select(stamp.max()))["timestamp"][0].as_py()
         if largest is None or not _NUMBER.fullmatch(largest):
             return Clock(stamp.str.slice(0, 10), lambda day: nw.lit(day.isoformat()))
-        largest, stamp = float(largest), stamp.cast(nw.Float64)
-    unit = 1.0
-    while largest is not None and largest / unit >= 1000 * _MIN_SECONDS:
-        unit *= 1000
-    if largest is not None and largest < _MIN_SECONDS:
+        stamp = stamp.cast(nw.Float64)
+    per_second = _UNITS[_find_unit(log, stamp)] / _UNITS["seconds"]
+    return Clock((stamp / (per_second * _SECONDS_PER_DAY)).floor(), _days_since_1970)
+
+
+def _find_unit(log: Impressions, stamp: nw.Expr) -> str:
+    """Return the unit of timestamps that are numbers since 1970; reject several units."""
+    unit = nw.lit(_NO_UNIT)
+    for name, least in _UNITS.items():
+        unit = nw.when(stamp >= least).then(nw.lit(name)).otherwise(unit)
+    rows = log.frame.filter(~nw.col("timestamp").is_null()).select(unit=unit, number=stamp)
+    number = nw.col("number")
+    units = rows.group_by("unit").agg(n=nw.len(), least=number.min(), largest=number.max())
+    groups = sorted(log.collect(units).to_pylist(), key=lambda group: group["least"])
+    if not groups:
+        return "seconds"
+    least, largest = groups[0]["least"], groups[-1]["largest"]
+    if _is_written_time(least) and _is_written_time(largest):
+        raise DataError(
+            f"{log.source}: the timestamp {largest:.0f} is a date written as a number, expected "
+            "text such as 2026-03-31T12:00:00, or seconds since 1970: convert it"
+        )
+    if len(groups) > 1:
+        parts = [f"{row['n']:,} in {row['unit']} (such as {row['least']:.0f})" for row in groups]
+        raise DataError(
+            f"{log.source}: the timestamps are in several units: {', '.join(parts)}, expected one "
+            "unit: convert them"
+        )
+    if groups[0]["unit"] == _NO_UNIT:
         raise DataError(
             f"{log.source}: the timestamps are numbers up to {largest:g}, too small for seconds "
             "since 1970, so its days are not known"
         )
-    return Clock((stamp / (unit * _SECONDS_PER_DAY)).floor(), _days_since_1970)
+    unit_of_all: str = groups[0]["unit"]
+    return unit_of_all
+
+
+def _is_written_time(number: float) -> bool:
+    """Return whether the digits of a number are a time, such as 20260331120000."""
+    text = f"{number:.0f}"
+    try:
+        year = datetime.strptime(text, _DIGIT_FORMATS[len(text)]).year  # noqa: DTZ007 (only a check)
+    except (KeyError, ValueError):
+        return False
+    return year in _DIGIT_YEARS
 
 
 def _days_since_1970(day: date) -> nw.Expr:

@@ -13,7 +13,7 @@ import re
 import tempfile
 import uuid
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,16 @@ from countersample._environment import available_cores, need
 from countersample._files import remove
 from countersample._params import choice
 from countersample.errors import DataError, ParameterError
-from countersample.logs.files import check_json_types, explained, quote_name, summarize_error
+from countersample.logs.files import (
+    check_json_types,
+    decode_dictionaries,
+    explained,
+    quote_name,
+    summarize_error,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from contextlib import ExitStack
 
     from countersample.logs.files import Files
@@ -86,7 +92,7 @@ class DuckDB:
 
     def from_arrow(self, table: pa.Table) -> Any:  # noqa: ANN401 (a relation)
         """Scan a table in memory."""
-        return self.connection.from_arrow(table)
+        return self.connection.from_arrow(decode_dictionaries(table))
 
     def scan(self, files: Files) -> Any:  # noqa: ANN401 (a relation)
         """Open files lazily if DuckDB can, or else through Arrow."""
@@ -125,6 +131,21 @@ class DuckDB:
             first = ids.to_native().order(f"md5('{prefix}' || {column})").limit(n)
         rows: nw.LazyFrame[Any] = nw.from_native(first)
         return rows
+
+
+def _cast_columns(rows: Any, present: pa.Schema, schema: pa.Schema) -> Any:  # noqa: ANN401 (data frames of Spark)
+    """Return rows with the types of a schema, if they were read with others."""
+    casts = {}
+    for field in present:
+        dtype = schema.field(field.name).type
+        if field.type != dtype:
+            column = rows["`" + field.name.replace("`", "``") + "`"]
+            casts[field.name] = column.cast(_spark_type(dtype))
+    return rows.withColumns(casts) if casts else rows
+
+
+def _spark_type(dtype: pa.DataType) -> Any:  # noqa: ANN401 (a type of Spark)
+    return need("pyspark.sql.pandas.types").from_arrow_type(dtype, prefer_timestamp_ntz=True)
 
 
 def _unique_name() -> str:
@@ -173,23 +194,44 @@ class Spark:
         zone = self.session.conf.get(_ZONE)
         self.session.conf.set(_ZONE, "UTC")
         try:
-            return self.session.createDataFrame(table)
+            return self.session.createDataFrame(decode_dictionaries(table))
         finally:
             self.session.conf.set(_ZONE, zone)
 
     def scan(self, files: Files) -> Any:  # noqa: ANN401 (a data frame)
         """Open Parquet and JSON lines lazily; other formats go through the driver's memory."""
-        reader, paths = self.session.read, list(files.paths)
+        if files.format.name == "jsonl":
+            return self._read(files, files.paths, mode="FAILFAST")
+        if files.format.name != "parquet":
+            return self.from_arrow(files.open().to_table())
+        if files.is_remote:
+            return self._read(files, files.paths, mergeSchema="true")
+        # Spark cannot merge files whose columns have other types: each group has its own types.
+        groups: dict[tuple[pa.Field, ...], list[str]] = {}
+        for path in files.paths:
+            groups.setdefault(tuple(files.schemas[path]), []).append(path)
+        parts = [
+            _cast_columns(self._read(files, paths), pa.schema(fields), files.schema)
+            for fields, paths in groups.items()
+        ]
+        return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+
+    def _read(self, files: Files, paths: Sequence[str], **settings: str) -> Any:  # noqa: ANN401 (a data frame)
+        """Read some of the files; partitions are integers or text, not what Spark infers."""
+        paths, reader = list(paths), self.session.read.options(**settings)
         if files.folder is not None:
             reader = reader.option("basePath", files.folder)
         if not files.is_remote:  # Spark takes paths as patterns
             paths = [re.sub(r"([\\*?{}\[\]])", r"\\\1", path) for path in paths]
-        if files.format.name == "jsonl":
-            return reader.json(paths, mode="FAILFAST")
-        if files.format.name != "parquet":
-            return self.from_arrow(files.read())
-        files.check_types()
-        return reader.option("mergeSchema", "true").parquet(*paths)
+        load = {"jsonl": "json"}.get(files.format.name, files.format.name)
+        rows = reader.format(load).load(paths)
+        if files.is_remote or not files.partition_schema().names:
+            return rows
+        schema = rows.schema
+        for field in files.partition_schema():
+            if field.name in schema.names:
+                schema[field.name].dataType = _spark_type(field.type)
+        return reader.schema(schema).format(load).load(paths)
 
     @staticmethod
     def batches(frame: nw.LazyFrame[Any], source: str) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
@@ -23,9 +24,9 @@ from countersample.data.store import is_dataset_folder
 from countersample.data.tables import as_floats, check_column, collect_frame
 from countersample.errors import DataError, ParameterError
 from countersample.logs import aggregation
-from countersample.logs.columns import as_id, join_query_ids
+from countersample.logs.columns import as_id, check_id_lengths, join_query_ids
 from countersample.logs.counts import find_ids, row_keys
-from countersample.logs.files import find_format, open_tables
+from countersample.logs.files import decode_dictionaries, find_format, open_tables
 from countersample.logs.tally import encode
 from countersample.options import FeatureOptions
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from os import PathLike
 
-    import narwhals as nw
     from numpy.typing import NDArray
 
     from countersample._arrays import Floats, Ints
@@ -275,13 +275,15 @@ class _Source:
         ids = {}
         for name, id_name in names.items():
             check_column(id_name, table.columns, "; name the ids with query= and item=")
-            column = table.select(as_id(id_name, name, table.schema[id_name])).to_arrow()[name]
+            rows = _decode_column(table, id_name)
+            column = rows.select(as_id(id_name, name, rows.schema[id_name])).to_arrow()[name]
             if column.null_count:
                 raise DataError(
                     f"{column.null_count:,} rows have no {id_name}, expected one in each"
                 )
             # Joined first: then it is known whether all ids are integers.
             if join_queries and name == "query_id" and not pa.types.is_integer(column.type):
+                check_id_lengths(column)
                 column = pa.chunked_array([join_query_ids(column.to_numpy())])
             code, distinct = encode(column, has_text_ids=has_text_ids)
             ids[name] = distinct[code]
@@ -327,6 +329,14 @@ class _Source:
             )
         place = find_ids(keys[n_rows:], known_keys)
         return np.where(place < 0, -1, order[place])
+
+
+def _decode_column(table: nw.DataFrame[Any], name: str) -> nw.DataFrame[Any]:
+    """Return one column, with the values of categories, which may be text or integers."""
+    column = table.select(name)
+    if table.schema[name] not in {nw.Categorical, nw.Enum}:
+        return column
+    return nw.from_native(decode_dictionaries(column.to_arrow()), eager_only=True)
 
 
 def _open_sources(

@@ -13,6 +13,7 @@ import re
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from pyarrow import csv, fs, parquet, types
 from countersample._files import temporary_folder
 from countersample.data.sources import COMPRESSED_SUFFIXES, join_words, open_source
 from countersample.errors import CounterSampleError, DataError, ParameterError
-from countersample.logs.columns import MIXED
+from countersample.logs.columns import INTEGER, MIXED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -44,6 +45,14 @@ _BLOCK_BYTES = 1 << 20
 _AZURE_SCHEMES = ("az", "azure", "abfss")
 #: The types that JSON has, beside text. DuckDB guesses others: ids may look like UUIDs or times.
 _JSON_TYPES = ("boolean", "bigint", "ubigint", "hugeint", "uhugeint", "double")
+# The type of a column whose files have several types of one kind.
+_WIDEST_TYPES = {
+    "integers": pa.int64(),
+    "numbers": pa.float64(),
+    "text": pa.large_string(),
+    "dates or times": pa.timestamp("us"),
+    "times with a time zone": pa.timestamp("us", "UTC"),
+}
 
 
 # -- errors of libraries
@@ -171,35 +180,61 @@ class Files:
             paths.append(str(target))
         return replace(self, paths=tuple(paths), folder=self.folder and str(folder))
 
-    def open(self) -> Dataset:
-        """Return a dataset that Arrow reads on demand; values of CSV and TSV are text."""
-        from pyarrow import dataset  # noqa: PLC0415 (imports pandas)
+    @cached_property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The columns of each Parquet or Feather file, without those of partitions."""
+        schemas = {}
+        for fragment in self._open_typed(pa.schema([])).get_fragments():
+            with explained(fragment.path):
+                schema = fragment.physical_schema
+            schemas[fragment.path] = pa.schema(
+                [(field.name, _decoded_type(field.type)) for field in schema]
+            )
+        return schemas
 
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of all Parquet or Feather files together, each with one type."""
+        return unify_schemas(self.schemas)
+
+    def open(self) -> Dataset:
+        """Return a dataset that Arrow reads on demand; values of CSV and TSV are text.
+
+        It has the columns of all files, matched by name; a column is null in files that lack it.
+        """
         if self.format.delimiter:
             return _open_delimited(self)
+        partitions = self.partition_schema()
+        if self.is_remote:
+            partitions = self._open_typed(None).schema
+        others = [field for field in partitions if field.name not in self.schema.names]
+        return self._open_typed(pa.schema([*self.schema, *others]))
+
+    def _open_typed(self, schema: pa.Schema | None) -> Dataset:
+        """Return a dataset with these columns; by default with those of the first file."""
+        from pyarrow import dataset  # noqa: PLC0415 (imports pandas)
+
         system, paths = self.locate()
+        partitions = "hive" if self.is_remote else _hive(self.partition_schema())
         return dataset.dataset(
             paths[0] if self.is_remote else paths,  # a remote address may be a folder
+            schema=schema,
             format=self.format.name,
             filesystem=system,
-            partitioning=None if self.folder is None else "hive",
+            partitioning=partitions,
         )
 
     def scan(self, connection: Any) -> Any:  # noqa: ANN401 (a connection and a relation of DuckDB)
         """Return a relation of DuckDB, which reads the files itself or through Arrow."""
         if self.format.name == "jsonl":
             return _scan_json(connection, self)
-        if self.format.name != "parquet":
-            return connection.from_arrow(self.open())
-        self.check_types()
-        return connection.read_parquet(
-            _find_duckdb_paths(connection, self),
-            hive_partitioning=self.folder is not None,
-            union_by_name=True,  # a column that some files lack is null there
-        )
+        # DuckDB would convert columns of several types without an error, click "yes" to 1.
+        if self.format.name == "parquet" and (self.is_remote or self.has_one_type_per_column):
+            return _scan_parquet(connection, self)
+        return connection.from_arrow(self.open())
 
     def read(self, as_text: Collection[str] | None = None) -> pa.Table:
-        """Read the files into memory.
+        """Read the files of a table into memory; a column that a file lacks is an error.
 
         Types of CSV and TSV are inferred, except for the columns `as_text`; by default all columns
         stay text.
@@ -207,12 +242,21 @@ class Files:
         if self.format.name == "jsonl":
             with _open_json(self) as lines:
                 return lines.to_arrow_table()
-        if not self.format.delimiter or as_text is None:
+        if not self.format.delimiter:
+            check_same_columns(self.schemas)
             return self.open().to_table()
-        types = csv.ConvertOptions(column_types=dict.fromkeys(as_text, pa.string()))
-        return pa.concat_tables(
-            csv.read_csv(path, parse_options=_dialect(self), convert_options=types)
+        if as_text is None:
+            return self.open().to_table()
+        options = csv.ConvertOptions(column_types=dict.fromkeys(as_text, pa.string()))
+        tables = {
+            path: csv.read_csv(path, parse_options=_dialect(self), convert_options=options)
             for path in self.paths
+        }
+        schemas = {path: table.schema for path, table in tables.items()}
+        check_same_columns(schemas)
+        schema = unify_schemas(schemas)
+        return pa.concat_tables(
+            table.select(schema.names).cast(schema) for table in tables.values()
         )
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -247,19 +291,14 @@ class Files:
                     yield _add_partitions(batch, columns, partitions)
 
     def _parquet_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield batches file by file: each file may have its own width of numbers."""
-        self.check_types()
+        """Yield batches file by file, because a dataset of Arrow would read ahead."""
+        check_same_columns(self.schemas, columns)
         for path in self.paths:
             partitions = self.partitions(path)
+            names = [name for name in columns if name in self.schema.names]
             with parquet.ParquetFile(path, pre_buffer=False) as file:
-                names = [name for name in columns if name in file.schema_arrow.names]
-                missing = [name for name in columns if name not in {*names, *partitions}]
-                if missing:
-                    raise DataError(
-                        f"{path} has no column {missing[0]!r}, which others have: add it there"
-                    )
                 for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
-                    yield _add_partitions(batch, columns, partitions)
+                    yield _add_partitions(batch, columns, partitions, self.schema)
 
     def partitions(self, path: str) -> dict[str, str | None]:
         """Return the columns that the folders of a file stand for (``policy=a/``), as text."""
@@ -268,6 +307,20 @@ class Files:
         folders = Path(path).relative_to(self.folder).parts[:-1]
         values = dict(part.split("=", 1) for part in folders if "=" in part)
         return {k: None if v == _NO_PARTITION else unquote(v) for k, v in values.items()}
+
+    def partition_schema(self) -> pa.Schema:
+        """Return the types of partitions: integers if all are written so ("7", not "07"), or text.
+
+        Each engine would infer other types, and Spark would read ``07`` and ``7`` as one id.
+        """
+        values: dict[str, set[str]] = {}
+        for path in self.paths:
+            for name, value in self.partitions(path).items():
+                values.setdefault(name, set()).update([] if value is None else [value])
+        return pa.schema(
+            (name, pa.int64() if all(re.match(INTEGER, text) for text in texts) else pa.string())
+            for name, texts in values.items()
+        )
 
     def column_names(self) -> list[str]:
         """Return the names of the columns."""
@@ -281,30 +334,19 @@ class Files:
         """Return the metadata of the first Parquet file, if it is on this machine."""
         if self.format.name != "parquet" or self.is_remote:
             return {}
-        return _read_schema(self.paths[0]).metadata or {}
+        with explained(self.paths[0]):
+            return parquet.read_schema(self.paths[0]).metadata or {}
 
     @property
     def has_text_ids(self) -> bool:
         """Whether ids are text because of the format, so that "7" may mean the number."""
         return bool(self.format.delimiter) or self.metadata().get(TEXT_IDS) == b"true"
 
-    def check_types(self) -> None:
-        """Raise an error if Parquet files have a column of types that do not fit."""
-        if self.is_remote or len(self.paths) < 2:
-            return
-        kinds: dict[str, tuple[str, str]] = {}
-        for path in self.paths:
-            schema = _read_schema(path)
-            for name, dtype in zip(schema.names, schema.types, strict=True):
-                kind = _describe_type(dtype)
-                if kind == "nulls":
-                    continue
-                other, file = kinds.setdefault(name, (kind, path))
-                if kind != other and {kind, other} != {"integers", "numbers"}:
-                    raise DataError(
-                        f"{name} is {other} in {file} and {kind} in {path}, expected one type in "
-                        "all files: convert one of them"
-                    )
+    @property
+    def has_one_type_per_column(self) -> bool:
+        """Whether no column of Parquet or Feather files has several types."""
+        fields = {(field.name, field.type) for each in self.schemas.values() for field in each}
+        return len(fields) == len({name for name, _ in fields})
 
 
 @contextmanager
@@ -365,6 +407,11 @@ def find_format(name: str, formats: Sequence[Format] = FORMATS) -> Format | None
 def quote_name(name: str) -> str:
     """Return a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(text: str) -> str:
+    """Return a text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _list_folder(folder: Path, formats: Sequence[Format]) -> list[Path]:
@@ -440,51 +487,148 @@ def _open_delimited(files: Files) -> Dataset:
             )
     first = [name for name in first if name]  # a column without a name cannot be selected
     partitions = [name for name in files.partitions(files.paths[0]) if name not in first]
-    schema = pa.schema([(name, pa.string()) for name in partitions])
     return dataset.dataset(
         paths,
         schema=pa.schema([(name, pa.string()) for name in (*first, *partitions)]),
         format=form,
         filesystem=system,
-        partitioning=dataset.partitioning(schema, flavor="hive") if partitions else None,
+        partitioning=_hive(pa.schema([(name, pa.string()) for name in partitions])),
     )
 
 
+def _hive(partitions: pa.Schema) -> Any:  # noqa: ANN401 (of pyarrow.dataset)
+    """Return Arrow's description of folders such as ``policy=a/``; None if there are none."""
+    from pyarrow import dataset  # noqa: PLC0415 (imports pandas)
+
+    return dataset.partitioning(partitions, flavor="hive") if partitions.names else None
+
+
 def _add_partitions(
-    batch: pa.RecordBatch, columns: Sequence[str], partitions: Mapping[str, str | None]
+    batch: pa.RecordBatch,
+    columns: Sequence[str],
+    partitions: Mapping[str, str | None],
+    schema: pa.Schema | None = None,
 ) -> pa.RecordBatch:
-    """Return columns of a batch, or of the partitions of its file if the batch lacks them."""
+    """Return columns of a batch, or of the partitions of its file if the batch lacks them.
+
+    Columns get the types of a schema, if there is one.
+    """
 
     def column(name: str) -> pa.Array:
-        if name in batch.schema.names:
-            return batch[name]
-        return pa.repeat(pa.scalar(partitions[name], pa.string()), len(batch))
+        if name not in batch.schema.names:
+            return pa.repeat(pa.scalar(partitions[name], pa.string()), len(batch))
+        return batch[name] if schema is None else batch[name].cast(schema.field(name).type)
 
     return pa.record_batch({name: column(name) for name in columns})
 
 
-# -- Parquet
+# -- types of several files
 
 
-def _read_schema(path: str) -> pa.Schema:
-    with explained(path):
-        return parquet.read_schema(path)
+def unify_schemas(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
+    """Return the columns of files together, matched by name, each with one type.
+
+    Integers of any width and fractions become numbers, dates and times become times. Other types
+    that differ are an error, because each engine would convert them in its own way.
+
+    Parameters
+    ----------
+    schemas : dict of schema
+        By file.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from countersample.logs.files import unify_schemas
+    >>> old, new = pa.schema([("price", pa.int32())]), pa.schema([("price", pa.float64())])
+    >>> unify_schemas({"a.parquet": old, "b.parquet": new}).field("price").type
+    DataType(double)
+    """
+    columns: dict[str, dict[pa.DataType, str]] = {}  # of each type, the first file
+    for path, schema in schemas.items():
+        for field in schema:
+            paths = columns.setdefault(field.name, {})
+            if not types.is_null(field.type):
+                paths.setdefault(field.type, path)
+    return pa.schema((name, _unify_types(name, paths)) for name, paths in columns.items())
+
+
+def _unify_types(name: str, paths: Mapping[pa.DataType, str]) -> pa.DataType:
+    """Return the type of a column, given a file of each of its types."""
+    if len(paths) < 2:
+        return next(iter(paths), pa.null())
+    kinds: dict[str, str] = {}
+    for dtype, path in paths.items():
+        kinds.setdefault(_describe_type(dtype), path)
+    (kind, file), *others = kinds.items()
+    for other, path in others:
+        if {kind, other} != {"integers", "numbers"}:
+            raise DataError(
+                f"{name} is {kind} in {file} and {other} in {path}, expected one type in all "
+                "files: convert one of them"
+            )
+        kind = "numbers"
+    return _WIDEST_TYPES.get(kind, next(iter(paths)))
+
+
+def check_same_columns(
+    schemas: Mapping[str, pa.Schema], columns: Sequence[str] | None = None
+) -> None:
+    """Raise an error if a file lacks one of the columns that another file has."""
+    present = {name for schema in schemas.values() for name in schema.names}
+    for path, schema in schemas.items():
+        missing = sorted(present.intersection(columns or present).difference(schema.names))
+        if missing:
+            raise DataError(f"{path} has no column {missing[0]!r}, which others have: add it there")
 
 
 def _describe_type(dtype: pa.DataType) -> str:
     """Return the kind of values; integers and numbers of any width fit each other."""
-    if types.is_dictionary(dtype):
-        dtype = dtype.value_type
     for kind, is_kind in {
-        "nulls": types.is_null,
         "integers": types.is_integer,
         "numbers": lambda dtype: types.is_floating(dtype) or types.is_decimal(dtype),
         "text": lambda dtype: types.is_string(dtype) or types.is_large_string(dtype),
+        "times with a time zone": lambda dtype: types.is_timestamp(dtype) and bool(dtype.tz),
         "dates or times": lambda dtype: types.is_date(dtype) or types.is_timestamp(dtype),
     }.items():
         if is_kind(dtype):
             return kind
     return str(dtype)
+
+
+def decode_dictionaries(table: pa.Table) -> pa.Table:
+    """Return a table whose encoded columns have their values: integers stay integers."""
+    fields = [field.with_type(_decoded_type(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
+def _decoded_type(dtype: pa.DataType) -> pa.DataType:
+    return dtype.value_type if types.is_dictionary(dtype) else dtype
+
+
+# -- Parquet
+
+
+def _scan_parquet(connection: Any, files: Files) -> Any:  # noqa: ANN401 (of DuckDB)
+    """Return the relation of Parquet files without columns of several types."""
+    paths = ", ".join(map(quote_text, _find_duckdb_paths(connection, files)))
+    partitions = pa.schema([]) if files.is_remote else files.partition_schema()
+    types_of_partitions = f", hive_types_autocast = {str(files.is_remote).lower()}"
+    rows = connection.sql(
+        # A column that some files lack is null there.
+        f"from read_parquet([{paths}], union_by_name = true, "
+        f"hive_partitioning = {str(files.folder is not None).lower()}{types_of_partitions})"
+    )
+    return _cast_partitions(rows, partitions)
+
+
+def _cast_partitions(rows: Any, partitions: pa.Schema) -> Any:  # noqa: ANN401 (relations)
+    """Return rows whose partitions of integers are integers; DuckDB reads them as text."""
+    names = [quote_name(field.name) for field in partitions if types.is_integer(field.type)]
+    if not names:
+        return rows
+    casts = ", ".join(f"cast({name} as bigint) as {name}" for name in names)
+    return rows.project(f"* replace ({casts})")
 
 
 def _find_duckdb_paths(connection: Any, files: Files) -> list[str]:  # noqa: ANN401 (of DuckDB)
@@ -523,7 +667,8 @@ def _scan_json(connection: Any, files: Files) -> Any:  # noqa: ANN401 (of DuckDB
 
     guess = read(sample_size=-1, convert_strings_to_integers=False)
     types = zip(guess.columns, guess.types, strict=True)
-    return read(columns={name: _json_type(kind) for name, kind in types})
+    rows = read(columns={name: _json_type(kind) for name, kind in types})
+    return rows if files.is_remote else _cast_partitions(rows, files.partition_schema())
 
 
 def check_json_types(relation: Any) -> None:  # noqa: ANN401 (a relation)

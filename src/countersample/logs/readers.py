@@ -35,6 +35,7 @@ from countersample.logs.files import (
     find_files,
     find_format,
     quote_name,
+    quote_text,
 )
 
 if TYPE_CHECKING:
@@ -99,11 +100,6 @@ def _select(name: str, log: _Log) -> tuple[nw.LazyFrame[Any], bool]:
         context=tuple(map(undot, log.options.context)),
     )
     return select_columns(rows, plain), has_text_ids
-
-
-def _quote_text(text: str) -> str:
-    """Return a text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _append(expressions: Iterable[str]) -> str:
@@ -184,7 +180,7 @@ def _join_events(
             events=events,
             event="event" if values else "min(event)",
             by_event=", event" if values else "",
-            kinds=", ".join(map(_quote_text, values or CLICKS)),
+            kinds=", ".join(map(quote_text, values or CLICKS)),
             max_of_events=_append(f"max({name}) as {name}" for name in of_event),
             page_columns=_append(f"shown.{name} as {name}" for name in of_page),
             event_columns=_append(f"acted.{name} as {name}" for name in of_event),
@@ -310,7 +306,7 @@ class _UbiIndex:
             if str(kind) == "JSON":  # a field whose type differs between documents
                 keys = ".".join(map(quote_name, parts[depth:]))
                 parent = ".".join(map(quote_name, parts[:depth]))
-                return f"json_extract_string({parent}, {_quote_text('$.' + keys)})"
+                return f"json_extract_string({parent}, {quote_text('$.' + keys)})"
             if part not in fields:
                 return None
             kind = fields[part]
@@ -410,7 +406,7 @@ def _read_metarank(log: _Log) -> tuple[Any, bool]:
 
 def _metarank_field(name: str) -> str:
     """Return the value of ``fields.NAME``, null if there is none."""
-    field = _quote_text(name.removeprefix("fields."))
+    field = quote_text(name.removeprefix("fields."))
     return (
         "list_extract(json_extract_string(fields, '$[*].value'), "
         f"list_position(json_extract_string(fields, '$[*].name'), {field}))"
@@ -537,7 +533,7 @@ def _read_open_bandit(log: _Log) -> tuple[Any, bool]:
                 f"{original} is in no folder {' or '.join(_BANDIT_POLICIES)}, which names the "
                 "policy: keep the folders of the archive"
             )
-        values = f"{_quote_text(campaign)} as query_id, {_quote_text(folders[-1])} as policy"
+        values = f"{quote_text(campaign)} as query_id, {quote_text(folders[-1])} as policy"
         view = f"bandit_{len(selects)}"
         rows.project(f"*, {values}").create_view(view)
         selects.append(f"from {view}")
