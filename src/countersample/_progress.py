@@ -95,13 +95,13 @@ class Progress:
 
     def side_by_side(self, n: int) -> list[Progress]:
         """Return the progress of n equal tasks that run at once, in threads."""
-        done, lock = [0.0] * n, threading.Lock()
+        shares, lock = [0.0] * n, threading.Lock()
 
         def make(index: int) -> Progress:
             def show(_what: str, share: float) -> None:
                 with lock:  # one call at a time, and never less than before
-                    done[index] = max(done[index], share)
-                    self.update(sum(done) / n)
+                    shares[index] = max(shares[index], share)
+                    self.update(sum(shares) / n)
 
             return Progress(show)
 
@@ -145,10 +145,10 @@ def byte_progress(what: str, total: int | None, *, show: bool) -> Iterator[Calla
     of_all = f" of {total / 1e6:,.0f}" if total else ""
     with share_progress(what, show=show) as update:
 
-        def report(done: float) -> None:
-            rate = done / max(time.monotonic() - begin, 1e-9)
-            text = f"{done / 1e6:,.0f}{of_all} MB, {rate / 1e6:,.0f} MB/s"
-            update(text, done / total if total else math.nan)
+        def report(n_bytes: float) -> None:
+            rate = n_bytes / max(time.monotonic() - begin, 1e-9)
+            text = f"{n_bytes / 1e6:,.0f}{of_all} MB, {rate / 1e6:,.0f} MB/s"
+            update(text, n_bytes / total if total else math.nan)
 
         yield report
 

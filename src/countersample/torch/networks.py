@@ -402,8 +402,8 @@ def train_networks(
     with one_thread():
         while step < setup.n_steps and not networks.have_diverged:
             n_steps = min(setup.steps_at_once, setup.n_steps - step)
-            drawn = setup.plan.draw(n_steps * options.batch_size, rng)
-            for batch in drawn.reshape(n_steps, options.batch_size):
+            draws = setup.plan.draw(n_steps * options.batch_size, rng)
+            for batch in draws.reshape(n_steps, options.batch_size):
                 step += 1
                 networks.take_step(examples.__getitems__(batch), step)
                 if step in checkpoints:
