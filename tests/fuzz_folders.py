@@ -24,7 +24,7 @@ from countersample import RankingDataset, load_letor
 from countersample.data import letor_reader
 from countersample.data.dataset import stored_arrays
 from countersample.data.letor_reader import read_groups
-from countersample.data.store import open_with_notes
+from countersample.data.store import open_folder
 from countersample.errors import CounterSampleError
 
 letor_reader.BLOCK = 1 << 12  # large ones take their time to be made
@@ -74,7 +74,7 @@ def with_other_header(content: bytes, rng: random.Random) -> bytes:
 
 def values_of(folder: Path) -> list:
     """Return the arrays of a folder in a form that can be compared."""
-    data, _ = open_with_notes(folder)
+    data, _ = open_folder(folder)
     arrays = [data.labels, data.offsets, data.query_ids, *stored_arrays(data.features)]
     return [(str(array.dtype), array.shape, array.tobytes()) for array in arrays]
 

@@ -219,15 +219,15 @@ def test_a_correct_copy(copy):
     assert [check["subject"] for check in values["checks"]] == [
         "Fold1/train.txt.gz", "Fold1/test.txt", "all files of fold 1"
     ]  # fmt: skip
-    assert result.checks[1].message == "Has 1 queries, 2 items and 2 features, as it should."
-    assert "is as it should be for tiny" in result.summary()
+    assert result.checks[1].message == "Has 1 queries, 2 items and 2 features, as published."
+    assert "is a complete copy of tiny" in result.summary()
 
 
 def test_a_missing_file(copy):
     (copy / "Fold1" / "test.txt").unlink()
     checks = catalogue.verify(copy).checks
     assert [check.status for check in checks] == ["ok", "missing"]
-    assert checks[1].message == "Is not there, nor compressed as .gz, .bz2, .xz or .zst."
+    assert checks[1].message == "Is missing, also compressed as .gz, .bz2, .xz or .zst."
 
 
 def test_a_wrong_count_is_reported_for_its_file_and_its_fold(copy):

@@ -97,14 +97,14 @@ def twin_orders(name, top):
 
 def collect_orders(policy, top, *, joint):
     """For each query, the probability of each order that the policy enumerates."""
-    found = [{} for _ in SIZES]
+    result = [{} for _ in SIZES]
     for chances, rows in policy.orders(
         list(map(matrix, policy.rankers)), top or max(SIZES), joint=joint
     ):
-        for orders, chance, row in zip(found, chances, rows.tolist(), strict=True):
+        for orders, chance, row in zip(result, chances, rows.tolist(), strict=True):
             order = tuple(item for item in row if item >= 0)
             orders[order] = orders.get(order, 0) + chance
-    return [{order: chance for order, chance in orders.items() if chance} for orders in found]
+    return [{order: chance for order, chance in orders.items() if chance} for orders in result]
 
 
 def marginals(orders):
@@ -136,14 +136,14 @@ def test_all_orders_are_enumerated(name, top):
 @pytest.mark.parametrize("name", POLICIES)
 def test_orders_are_drawn_with_their_probabilities(name, top, rng):
     policy, n = POLICIES[name][0], 20_000
-    for query, wanted in enumerate(twin_orders(name, top)):
+    for query, expected in enumerate(twin_orders(name, top)):
         repeated = [
             np.repeat(rows[query : query + 1], n, axis=0) for rows in map(matrix, policy.rankers)
         ]
         rows = policy.draw(rng, repeated, top or max(SIZES)).rows
-        seen = Counter(tuple(item for item in row if item >= 0) for row in rows.tolist())
-        assert set(seen) <= set(wanted)
-        check_cells({order: (seen[order], n, chance) for order, chance in wanted.items()})
+        counts = Counter(tuple(item for item in row if item >= 0) for row in rows.tolist())
+        assert set(counts) <= set(expected)
+        check_cells({order: (counts[order], n, chance) for order, chance in expected.items()})
 
 
 # -- propensities, and clicks that follow them -----------------------------------------------------
@@ -206,8 +206,8 @@ def test_impressions_are_clicked_as_often_as_they_should(data, name, click_model
     of = np.repeat(np.arange(len(SIZES)), SIZES)
     for item in range(data.n_items):
         cells[f"clicks on {item}"] = (int(clicks[item]), int(sessions[of[item]]), clicked[item])
-    for q, wanted in enumerate(orders):
-        for (column, item), chance in marginals(wanted).items():
+    for q, expected in enumerate(orders):
+        for (column, item), chance in marginals(expected).items():
             cells[item, column + 1] = (shown[item, column + 1], int(sessions[q]), chance)
     check_cells(cells)
 

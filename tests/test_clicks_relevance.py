@@ -26,10 +26,10 @@ class TestTheShare:
         ("relevant", "share", "advice"), [(1, 0.4, 2), (2, 0.2, 2), (3, 0.02, 2), (4, 0.01, 2)]
     )
     def test_is_of_the_items_at_or_above_the_grade(self, relevant, share, advice):
-        found = relevance_of(FEW_OF_3, relevant)
-        assert np.isclose(found.share, share)
-        assert found.advice == advice
-        assert bool(found.warnings()) == (share < 0.03)
+        result = relevance_of(FEW_OF_3, relevant)
+        assert np.isclose(result.share, share)
+        assert result.advice == advice
+        assert bool(result.warnings()) == (share < 0.03)
 
     def test_the_text_has_share_grades_and_what_to_give(self):
         (text,) = relevance_of(FEW_OF_3, 3).warnings("--relevant ")
@@ -78,14 +78,14 @@ class TestCommands:
     def test_simulate_tells_and_carries_it(self, run, data, more):
         words = ("simulate", data, "-o", "log.parquet", "--clicks", "100", *more)
         assert "relevant from label 1 on" in run(*words)
-        found = json.loads(run(*words, "--json"))
-        assert (found["relevance"]["relevant"], found["warnings"]) == (1, [])
+        result = json.loads(run(*words, "--json"))
+        assert (result["relevance"]["relevant"], result["warnings"]) == (1, [])
         told = run(*words, "--relevant", "3", told=True)
         assert told.startswith("countersample: no item is relevant, every click is noise")
         assert told.endswith("give --relevant 1\n")
-        found = json.loads(run(*words, "--relevant", "3", "--json"))
-        assert found["relevance"]["share"] == 0
-        assert f"countersample: {found['warnings'][0]}\n" == told
+        result = json.loads(run(*words, "--relevant", "3", "--json"))
+        assert result["relevance"]["share"] == 0
+        assert f"countersample: {result['warnings'][0]}\n" == told
 
     @pytest.mark.slow
     def test_the_demo_and_studies(self, run, data, tmp_path):
@@ -96,9 +96,9 @@ class TestCommands:
         small = [f"--set={each}" for each in ("clicks=200", "epochs=1", "seeds=1",
                  "learning_rates=[0.001]", "evaluate_every=20")]  # fmt: skip
         said = "data.txt: only 0.357 % of the items are relevant, clicks teach little: --set rel"
-        found = json.loads(run("demo", "--data", data, *small, "--json"))
-        assert found["warnings"][0].startswith(said)
-        assert found["warnings"][0].endswith("give --set relevant=2")
+        result = json.loads(run("demo", "--data", data, *small, "--json"))
+        assert result["warnings"][0].startswith(said)
+        assert result["warnings"][0].endswith("give --set relevant=2")
         page = (tmp_path / "demo" / "index.html").read_text(encoding="utf-8")
         assert f"Warning: on {said}" in page
         assert "relevant from label 3 on: 0.357 % of them" in page

@@ -64,12 +64,12 @@ def test_codes_are_those_of_the_twin(bits, n_items, rng):
     assert compact[0, 4] == compact[:][0, 4]
     weights = rng.normal(size=(3, 130))
     expected = weights @ (compact.offset + compact.codes * compact.scale).T
-    for found in (
+    for result in (
         compact.scores(weights),
         linear_scores(weights, compact),
         (compact @ weights.T).T,
     ):
-        assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * abs(expected).max())
+        assert_allclose(result, expected, rtol=1e-4, atol=1e-4 * abs(expected).max())
     assert_allclose(compact @ weights[0], expected[0], rtol=1e-4, atol=1e-4 * abs(expected).max())
 
 
@@ -144,11 +144,11 @@ def part_rows(data, queries):
 @pytest.mark.parametrize("how", ["minmax", "standard", "query-minmax"])
 def test_normalised_codes_are_codes(data, how, bits):
     compact = data.compact(bits)
-    found = Normalizer.fit(compact, how)(compact)
-    assert found.bits == bits
+    result = Normalizer.fit(compact, how)(compact)
+    assert result.bits == bits
     numbers = data.with_features(compact.features[:])
     expected = Normalizer.fit(numbers, how)(numbers).features
-    assert_allclose(found.features[:], expected, atol=1.01 / 2 ** (bits + 1) + 1e-5)
+    assert_allclose(result.features[:], expected, atol=1.01 / 2 ** (bits + 1) + 1e-5)
 
 
 @pytest.mark.slow
@@ -176,8 +176,8 @@ def test_a_ranker_from_codes_scores_features_as_they_are(data, log, bits, tmp_pa
     compact = data.compact(bits)
     ranker = CounterSampleRanker(random_state=SEED).fit_log(compact, log)
     plain = CounterSampleRanker(random_state=SEED).fit_log(data, log)
-    found, expected = (evaluate(each, data, "ndcg@10")["ndcg@10"] for each in (ranker, plain))
-    assert found == pytest.approx(expected, abs=0.02)
+    result, expected = (evaluate(each, data, "ndcg@10")["ndcg@10"] for each in (ranker, plain))
+    assert result == pytest.approx(expected, abs=0.02)
     assert_allclose(ranker.predict(compact), ranker.predict(compact.features[:]), atol=1e-4)
     assert ranker.fingerprint_ == data.fingerprint
     ranker.save(tmp_path / "ranker.json")

@@ -170,11 +170,11 @@ class TestSelectFeatures:
     )
 
     def test_by_name_in_the_order_asked_for(self):
-        found = self.NAMED.select_features(["stock", "price"])
-        assert found.feature_names == ("stock", "price")
-        assert found.features.tolist() == [[3, 1], [6, 4]]
-        assert found.features.flags.c_contiguous
-        assert found.labels is self.NAMED.labels
+        result = self.NAMED.select_features(["stock", "price"])
+        assert result.feature_names == ("stock", "price")
+        assert result.features.tolist() == [[3, 1], [6, 4]]
+        assert result.features.flags.c_contiguous
+        assert result.labels is self.NAMED.labels
 
     def test_all_but_some(self):
         assert self.NAMED.select_features(drop=["sales"]).feature_names == ("price", "stock")
@@ -183,9 +183,9 @@ class TestSelectFeatures:
     @pytest.mark.parametrize("chosen", [["3", "1"], ["f3", "f1"]])
     def test_by_number_without_names(self, chosen):
         plain = RankingDataset.from_arrays(self.NAMED.features, [0, 1], [1, 1])
-        found = plain.select_features(chosen)
-        assert found.feature_names == ("f3", "f1")  # so that a ranker knows which they are
-        assert found.features.tolist() == [[3, 1], [6, 4]]
+        result = plain.select_features(chosen)
+        assert result.feature_names == ("f3", "f1")  # so that a ranker knows which they are
+        assert result.features.tolist() == [[3, 1], [6, 4]]
 
     @pytest.mark.parametrize(
         ("options", "told"),

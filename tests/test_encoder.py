@@ -53,11 +53,11 @@ def test_numbers_are_features_as_they_are(column, first):
     encoder = learned({"a": column}).encoder
     assert encoder.columns == (EncodedColumn("a", "number"),)
     assert encoder.has_only_numbers
-    found = encoder.transform(pa.table({"a": column}))
-    assert found.dtype == np.float32
-    assert found[0, 0] == np.float32(first)
+    result = encoder.transform(pa.table({"a": column}))
+    assert result.dtype == np.float32
+    assert result[0, 0] == np.float32(first)
     is_missing = [value is None or value != value for value in column.to_pylist()]  # noqa: PLR0124
-    assert np.isnan(found[:, 0]).tolist() == is_missing
+    assert np.isnan(result[:, 0]).tolist() == is_missing
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_numbers_are_features_as_they_are(column, first):
 def test_dates_are_ages_in_days(column, reference, ages):
     encoder = learned({"since": column}).encoder
     assert encoder.columns == (EncodedColumn("since", "date", reference=reference),)
-    found = encoder.transform(pa.table({"since": column}))[: len(ages), 0]
-    np.testing.assert_array_equal(found, np.float32(ages))
+    result = encoder.transform(pa.table({"since": column}))[: len(ages), 0]
+    np.testing.assert_array_equal(result, np.float32(ages))
     later = learned({"since": column}, reference="2027-01-01").encoder
     assert later.columns[0].reference == "2027-01-01"
 
@@ -91,8 +91,8 @@ def test_text_of_few_values_becomes_indicators(type_):
     column = repeated(*values).cast(type_)
     encoder = learned({"color": column}).encoder
     assert encoder.feature_names == ("color=b, \n\0", "color=é\u202e=")  # in the order of the text
-    found = encoder.transform(pa.table({"color": column}))
-    assert found[:4].tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]
+    result = encoder.transform(pa.table({"color": column}))
+    assert result[:4].tolist() == [[1, 0], [0, 1], [0, 0], [0, 0]]
     unknown = encoder.transform(pa.table({"color": ["B", None]}))
     assert unknown.tolist() == [[0, 0], [0, 0]]
 
@@ -103,7 +103,7 @@ def test_values_of_few_rows_get_no_indicator():
 
 
 def test_columns_without_features_are_listed():
-    found = learned(
+    result = learned(
         {
             "price": repeated(1.0),
             "title": [f"a lamp {row}" for row in range(N)],
@@ -118,8 +118,8 @@ def test_columns_without_features_are_listed():
             "wait": pa.array([1] * N, pa.duration("s")),
         }
     )
-    assert found.encoder.feature_names == ("price",)
-    assert found.left_out == {
+    assert result.encoder.feature_names == ("price",)
+    assert result.left_out == {
         "title": f"text of {N} values",
         "many": f"text of {MAX_VALUES + 1} values",
         "long": "text of long values",
@@ -128,7 +128,7 @@ def test_columns_without_features_are_listed():
         "tags": "of type list<item: string>",
         "wait": "of type duration[s]",
     }
-    (told,) = found.warnings
+    (told,) = result.warnings
     assert told.startswith(f"Left out of the features: 'title' (text of {N} values), 'many' (")
     assert "and 2 more" in told
     assert not learned({"a": [1]}).warnings

@@ -169,5 +169,5 @@ def test_commands_say_what_they_read(run, letor, tmp_path):
     assert list(json.loads(run("evaluate", ranker, letor, "--json", *fold))) == [
         "train", "vali", "test"
     ]  # fmt: skip
-    found = json.loads(run("data", "info", letor, "--json", *fold))
-    assert [found[part]["n_queries"] for part in ("train", "vali", "test")] == [6, 2, 2]
+    result = json.loads(run("data", "info", letor, "--json", *fold))
+    assert [result[part]["n_queries"] for part in ("train", "vali", "test")] == [6, 2, 2]

@@ -371,11 +371,11 @@ def check_against_twin(data, threads, block):
             load(data, threads=threads)
     else:
         try:
-            found = load(data, threads=threads)
+            result = load(data, threads=threads)
         except DataError as error:
             assert "is not UTF-8" in str(error)  # noqa: PT017 (an id the twin lets pass)
             return
-        assert_equals_twin(found, expected)
+        assert_equals_twin(result, expected)
     finally:
         letor_reader.BLOCK = original
 

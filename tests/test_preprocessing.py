@@ -190,8 +190,8 @@ def test_what_is_missing_stays_so_and_does_not_count(how, data, rng):
     features = np.where(holes, np.float32(np.nan), data.features)
     holed = data.with_features(features)
     normalizer = Normalizer.fit(holed, how)
-    found = normalizer(holed).features
-    np.testing.assert_array_equal(np.isnan(found), holes)
+    result = normalizer(holed).features
+    np.testing.assert_array_equal(np.isnan(result), holes)
     values = features.astype(float)
     if normalizer.roots is not None:
         values = take_roots(values, normalizer.roots)
@@ -208,7 +208,7 @@ def test_what_is_missing_stays_so_and_does_not_count(how, data, rng):
         varies = high > low
         expected = np.where(varies, (values[rows] - shift) / np.where(varies, scale, 1), 0)
         expected[holes[rows]] = np.nan
-        np.testing.assert_allclose(found[rows], expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(result[rows], expected, rtol=1e-4, atol=1e-5)
 
 
 # -- missing values -----------------------------------------------------------------------------

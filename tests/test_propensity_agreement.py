@@ -36,8 +36,8 @@ def is_falling_by_linprog(low, high):
     ends = list(zip(low.max(axis=0), high.min(axis=0) * 1.001, strict=True))
     if any(a > b for a, b in ends):
         return False
-    found = linprog(fall, A_ub=step, b_ub=np.zeros(n_positions - 1), bounds=ends)
-    return bool(found.status == 0 and found.fun > 1e-12)
+    result = linprog(fall, A_ub=step, b_ub=np.zeros(n_positions - 1), bounds=ends)
+    return bool(result.status == 0 and result.fun > 1e-12)
 
 
 @settings(max_examples=150)
@@ -50,8 +50,8 @@ def test_the_verdict_is_what_the_numbers_say(seed, n_methods, width):
         half = np.append(0, rng.uniform(0, width, 3))
         estimates[name] = curve(value, value * np.exp(-half), value * np.exp(half))
     is_agreed, sentence = _verdict(estimates)
-    low = np.stack([found.low for found in estimates.values()])
-    high = np.stack([found.high for found in estimates.values()])
+    low = np.stack([result.low for result in estimates.values()])
+    high = np.stack([result.high for result in estimates.values()])
     assert is_agreed == is_falling_by_linprog(low, high)
     assert is_agreed == ("agree:" in sentence or "has a falling curve" in sentence)
     assert ("do not agree" in sentence) == (low.max(axis=0) > high.min(axis=0) * 1.001).any()
@@ -132,8 +132,8 @@ def test_the_real_log(shared):
     assert "positions 8 and 1 was clicked at position 8" in reasons["pivot"]
     check = cross_check(counts, n_bootstrap=60, rng=SEED)
     assert list(check.estimates) == ["swaps", "adjacent-chain", "all-pairs", "em"]
-    low = np.stack([found.low for found in check.estimates.values()])
-    high = np.stack([found.high for found in check.estimates.values()])
+    low = np.stack([result.low for result in check.estimates.values()])
+    high = np.stack([result.high for result in check.estimates.values()])
     assert check.is_agreed == is_falling_by_linprog(low, high)
     assert ("do not agree" in check.sentence) == (low.max(axis=0) > high.min(axis=0) * 1.001).any()
     # Those of one family do agree, on a curve that falls by more than a factor of 5.

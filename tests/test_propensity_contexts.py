@@ -47,11 +47,11 @@ def test_both_curves_are_covered():
     """Of mixed devices, over many logs; and the pooled curve is neither."""
     n_logs, hits, errors = 25, [], []
     for rng in streams(n_logs):
-        found = estimate_by_context(two_devices(rng), n_bootstrap=60, rng=rng)
-        assert list(found.curves) == ["desktop", "phone"]
-        assert not any("pooled" in note for note in found.notes)
+        result = estimate_by_context(two_devices(rng), n_bootstrap=60, rng=rng)
+        assert list(result.curves) == ["desktop", "phone"]
+        assert not any("pooled" in note for note in result.notes)
         for name, theta in DEVICES.items():
-            curve = found.curves[name]
+            curve = result.curves[name]
             hits.append(((curve.low <= theta) & (theta <= curve.high))[1:])
             errors.append(np.log(curve.value / theta)[1:])
     # Positions of a log share their clicks: about three of nine are its own.
@@ -68,13 +68,13 @@ def test_resamples_of_contexts_are_of_the_same_queries(rng):
     counts = two_devices(rng, n_queries=60)
     draws = QueryDraws(np.ones(60, np.bool_), 30, SEED)
     options = {"method": "pivot", "n_bootstrap": 20, "confidence": 0.9, "rng": 0, "draws": draws}
-    found, resamples = resample_by_context(counts, **options)
+    result, resamples = resample_by_context(counts, **options)
     for code, name in enumerate(counts.context_ids):
         alone = METHODS["pivot"](cells_of(counts.take(counts.context == code)))
         expected = np.concatenate([alone.curves(weights) for weights in draws.blocks()])
         np.testing.assert_allclose(resamples[name], expected)
-        low = np.minimum(np.nanquantile(expected, 0.05, axis=0), found.curves[name].value)
-        np.testing.assert_allclose(found.curves[name].low, low)
+        low = np.minimum(np.nanquantile(expected, 0.05, axis=0), result.curves[name].value)
+        np.testing.assert_allclose(result.curves[name].low, low)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -94,12 +94,12 @@ def test_positions_are_compared_within_contexts(method):
     for log, queries in ((counts, 1), (apart, 2)):
         query, item = pair_ids(log)
         given[queries] = {"features": features[query // queries, item]}
-    mine, theirs = (
+    first, second = (
         METHODS[method](cells_of(log), **(given[n] if needs_features(method) else {}))
         for log, n in ((counts, 1), (apart, 2))
     )
-    (one,) = mine.curves(np.ones((1, 40)))
-    (other,) = theirs.curves(np.ones((1, 80)))
+    (one,) = first.curves(np.ones((1, 40)))
+    (other,) = second.curves(np.ones((1, 80)))
     np.testing.assert_allclose(one, other, rtol={"regression-em": 5e-3}.get(method, 1e-6))
 
 
@@ -125,9 +125,9 @@ def fixed(n_queries=60):
 
 def test_pooled_where_a_context_cannot_tell_and_the_others_agree(rng):
     logs = {name: served(rng, THETA, n_queries=100, sessions=200)[0] for name in "ab"}
-    found = estimate_by_context(mixed(logs | {"fixed": fixed()}), rng=0)
-    assert found.unsupported == {}
-    curve = found.curves["fixed"]
+    result = estimate_by_context(mixed(logs | {"fixed": fixed()}), rng=0)
+    assert result.unsupported == {}
+    curve = result.curves["fixed"]
     assert any(note.startswith("pooled over contexts: no query-item pair") for note in curve.notes)
     together = estimate(mixed(logs), rng=0)
     np.testing.assert_allclose(curve.value, together.value)
@@ -137,8 +137,8 @@ def test_pooled_where_a_context_cannot_tell_and_the_others_agree(rng):
 def test_pooled_where_a_context_has_too_little(rng):
     logs = {name: served(rng, THETA, n_queries=100, sessions=200)[0] for name in "ab"}
     logs["few"] = shuffled(np.random.default_rng(2), THETA, n_queries=20, sessions=5)
-    found = estimate_by_context(mixed(logs), method="all-pairs", rng=0)
-    curve, alone = found.curves["few"], estimate(logs["few"], method="all-pairs", rng=0)
+    result = estimate_by_context(mixed(logs), method="all-pairs", rng=0)
+    curve, alone = result.curves["few"], estimate(logs["few"], method="all-pairs", rng=0)
     assert (alone.high > 4 * alone.low).any()
     assert any("its own intervals, which it keeps, are wide" in note for note in curve.notes)
     assert np.abs(np.log(curve.value / THETA)).max() < 0.3
@@ -148,11 +148,11 @@ def test_pooled_where_a_context_has_too_little(rng):
 def test_refused_where_the_others_do_not_agree(rng):
     logs = {name: served(rng, theta, n_queries=100, sessions=200)[0]
             for name, theta in (("a", THETA), ("b", THETA**0.2))}  # fmt: skip
-    found = estimate_by_context(mixed(logs | {"fixed": fixed()}), rng=0)
-    assert list(found.curves) == ["a", "b"]
-    assert found.unsupported["fixed"].startswith("no query-item pair was shown both in position 1")
-    assert any(note.startswith("fixed: no curve: ") for note in found.notes)
-    alpha, beta = found.examination_of([1, 1, 9, 2], ["fixed", "a", "a", "?"])
+    result = estimate_by_context(mixed(logs | {"fixed": fixed()}), rng=0)
+    assert list(result.curves) == ["a", "b"]
+    assert result.unsupported["fixed"].startswith("no query-item pair was shown both in position 1")
+    assert any(note.startswith("fixed: no curve: ") for note in result.notes)
+    alpha, beta = result.examination_of([1, 1, 9, 2], ["fixed", "a", "a", "?"])
     np.testing.assert_array_equal(alpha, [np.nan, 1, np.nan, np.nan])
     assert not beta.any()
 
@@ -164,11 +164,11 @@ def test_what_a_context_tells_is_kept_down_to_its_depth(rng):
     rows = [(q, i, k, 5, 20) for q in range(40) for i in (0, 1) for k in (1, 2)]
     rows += [(q, 2, 3, 2, 20) for q in range(40)]
     logs["c"] = PositionCounts.from_columns(*map(list, zip(*rows, strict=True)))
-    found = estimate_by_context(mixed(logs), rng=0)
-    assert len(found.curves["c"].value) == 2
-    assert any("positions beyond 2 have no estimate: no query-item" in n for n in found.notes)
-    alpha, _ = found.examination_of([1, 2, 3], ["c", "c", "c"])
-    np.testing.assert_array_equal(alpha[:2], found.curves["c"].value)
+    result = estimate_by_context(mixed(logs), rng=0)
+    assert len(result.curves["c"].value) == 2
+    assert any("positions beyond 2 have no estimate: no query-item" in n for n in result.notes)
+    alpha, _ = result.examination_of([1, 2, 3], ["c", "c", "c"])
+    np.testing.assert_array_equal(alpha[:2], result.curves["c"].value)
     assert np.isnan(alpha[2])
 
 
@@ -180,10 +180,10 @@ def test_features_are_those_of_the_context(rng):
             for name, theta in (("a", THETA), ("b", THETA**0.3))}  # fmt: skip
     counts = mixed(logs)
     given = features[pair_ids(counts)]
-    found = estimate_by_context(
+    result = estimate_by_context(
         counts, method="regression-em", features=given, n_bootstrap=20, rng=0
     )
     for name, log in logs.items():
-        mine = {"features": features[pair_ids(log)], "n_bootstrap": 20, "rng": 0}
-        alone = estimate(log, method="regression-em", **mine)
-        np.testing.assert_allclose(found.curves[name].value, alone.value, rtol=1e-2)
+        first = {"features": features[pair_ids(log)], "n_bootstrap": 20, "rng": 0}
+        alone = estimate(log, method="regression-em", **first)
+        np.testing.assert_allclose(result.curves[name].value, alone.value, rtol=1e-2)

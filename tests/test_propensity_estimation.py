@@ -51,9 +51,9 @@ def fitted(method, counts, features):
 
 def test_the_log_supports_every_method():
     counts, features = everything()
-    found = supported(counts, features=features)
+    result = supported(counts, features=features)
     for method in METHODS:
-        assert found[method] == Support(method, is_supported=True, reason=None, depth=5)
+        assert result[method] == Support(method, is_supported=True, reason=None, depth=5)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -75,10 +75,10 @@ class TestConformance:
 
     def test_the_curve_is_that_of_its_twin(self, method):
         counts, features = everything()
-        (found,) = fitted(method, counts, features).curves(np.ones((1, 60)))
+        (result,) = fitted(method, counts, features).curves(np.ones((1, 60)))
         # The last three are maxima of a likelihood, found by another optimiser.
         rtol = {"all-pairs": 2e-3, "em": 2e-3, "regression-em": 2e-3}.get(method, 1e-9)
-        np.testing.assert_allclose(found, curve(method, counts, features, 5), rtol=rtol)
+        np.testing.assert_allclose(result, curve(method, counts, features, 5), rtol=rtol)
 
     def test_same_seed_same_bytes(self, method):
         counts, features = everything()
@@ -159,9 +159,9 @@ def test_bias_and_coverage(method, kind, n_logs):
     for rng in streams(n_logs):
         counts, features = logs(kind, rng)
         options = options_of(method, features)
-        found = estimate(counts, method=method, n_bootstrap=60, rng=rng, **options)
-        errors.append(np.log(found.value / THETA)[1:])
-        hits.append(((found.low <= THETA) & (found.high >= THETA))[1:])
+        result = estimate(counts, method=method, n_bootstrap=60, rng=rng, **options)
+        errors.append(np.log(result.value / THETA)[1:])
+        hits.append(((result.low <= THETA) & (result.high >= THETA))[1:])
     mean, spread = np.mean(errors, axis=0), np.std(errors, axis=0)
     # The mean over logs is that of log p, whose own curvature is −spread²/2.
     assert (np.abs(mean) < 4 * spread / np.sqrt(n_logs) + spread**2).all()
@@ -181,8 +181,8 @@ def test_all_pairs_within_five_percent_at_a_million_impressions():
             rng, theta, n_queries=2000, sessions=50, n_rankers=5, noise=1, relevance=relevance
         )
         assert counts.n_impressions == 10**6
-        found = estimate(counts, method="all-pairs", n_bootstrap=20, rng=rng)
-        errors.append(found.value / theta - 1)
+        result = estimate(counts, method="all-pairs", n_bootstrap=20, rng=rng)
+        errors.append(result.value / theta - 1)
     assert np.abs(errors).mean(axis=1).max() < 0.05  # every log, over its positions
     assert np.sqrt(np.square(errors).mean(axis=0)).max() < 0.05  # every position, over logs
     assert np.abs(np.mean(errors, axis=0)).max() < 0.02
@@ -268,11 +268,11 @@ def test_supported_is_what_estimate_does(seed):
     counts = small_log(rng)
     features = rng.standard_normal((len(pair_ids(counts)[0]), 2))
     last = max(2, int(counts.position.max()))
-    found = supported(counts, features=features)
-    assert list(found) == [*METHODS, "trust"]
-    assert not found["trust"].is_supported  # which asks for more than so small a log has
+    result = supported(counts, features=features)
+    assert list(result) == [*METHODS, "trust"]
+    assert not result["trust"].is_supported  # which asks for more than so small a log has
     for method in METHODS:
-        support = found[method]
+        support = result[method]
         assert support.is_supported == bool(estimated(counts, method, features)), support
         assert support.is_supported == (support.reason is None)
         deepest = max(estimated(counts, method, features, depth=d) for d in range(2, last + 1))
@@ -284,9 +284,9 @@ def test_supported_is_what_estimate_does(seed):
 def test_an_advice_that_names_a_method_is_right():
     """Two rankers: not shuffled, but positions are connected."""
     counts, _ = served(np.random.default_rng(SEED), THETA, n_queries=60, sessions=60)
-    found = supported(counts)
-    assert found["randomized"].reason.endswith(", or by method='all-pairs'")
-    assert found["all-pairs"] == Support("all-pairs", is_supported=True, reason=None, depth=5)
+    result = supported(counts)
+    assert result["randomized"].reason.endswith(", or by method='all-pairs'")
+    assert result["all-pairs"] == Support("all-pairs", is_supported=True, reason=None, depth=5)
     with pytest.raises(DataError, match="shuffled share of the traffic, or by method='all-pairs'"):
         estimate(counts, method="randomized")
 
@@ -297,13 +297,13 @@ def test_a_shuffled_top_is_found():
     top = shuffled(rng, THETA[:3], n_queries=60, sessions=60)
     below = [np.repeat(np.arange(60), 2), np.tile([3, 4], 60), np.tile([4, 5], 60)]
     columns = [
-        np.concatenate([mine, more])
-        for mine, more in zip((top.query, top.item, top.position), below, strict=True)
+        np.concatenate([first, more])
+        for first, more in zip((top.query, top.item, top.position), below, strict=True)
     ]
     clicks = np.concatenate([top.clicks, np.full(120, 5)])
     shown = np.concatenate([top.impressions, np.full(120, 60)])
-    found = supported(PositionCounts.from_columns(*columns, clicks, shown))
-    assert (found["randomized"].is_supported, found["randomized"].depth) == (False, 3)
+    result = supported(PositionCounts.from_columns(*columns, clicks, shown))
+    assert (result["randomized"].is_supported, result["randomized"].depth) == (False, 3)
 
 
 def test_what_is_said_to_be_shuffled_is_supported_as_it_is_estimated():
@@ -313,8 +313,8 @@ def test_what_is_said_to_be_shuffled_is_supported_as_it_is_estimated():
     assert not supported(counts)["randomized"].is_supported
     assert supported(counts, declared=True)["randomized"].is_supported
     for method in ("auto", "randomized"):
-        found = estimate(counts, method=method, declared=True, rng=0)
-        assert (found.method, len(found.value)) == ("randomized", 3)
+        result = estimate(counts, method=method, declared=True, rng=0)
+        assert (result.method, len(result.value)) == ("randomized", 3)
         with pytest.raises(DataError):
             estimate(counts, method=method)
     moved, _ = served(np.random.default_rng(SEED), THETA, n_queries=60, sessions=60)
@@ -340,9 +340,9 @@ def test_resamples_that_lose_a_position_are_foreseen():
     rows = [(q, 0, k, 4, 10) for q in range(30) for k in (1, 2)]
     rows += [(0, 1, k, 4, 10) for k in (2, 3)] + [(1, 1, k, 4, 10) for k in (3, 4)]
     counts = PositionCounts.from_columns(*map(list, zip(*rows, strict=True)))
-    found = supported(counts)["all-pairs"]
-    assert (found.is_supported, found.depth) == (False, 3)
-    assert "of resampled logs leave a position without connection" in found.reason
+    result = supported(counts)["all-pairs"]
+    assert (result.is_supported, result.depth) == (False, 3)
+    assert "of resampled logs leave a position without connection" in result.reason
     assert estimate(counts, method="all-pairs", depth=3, rng=SEED).value.shape == (3,)
     with pytest.raises(DataError, match=r"too many for intervals.* down to depth=3$"):
         estimate(counts, method="all-pairs", rng=SEED)

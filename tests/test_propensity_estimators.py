@@ -39,8 +39,8 @@ def test_pivot_is_the_ratio_of_mantel_and_haenszel():
     expected = (2 * 10 / 40 + 30 * 20 / 100) / (5 * 30 / 40 + 9 * 80 / 100)
     assert estimate(log, method="pivot", rng=0).value[1] == pytest.approx(expected, rel=1e-12)
     equal = (2 / 30 + 30 / 80) / (5 / 10 + 9 / 20)
-    found = estimate(log, method="pivot", weighting="equal", rng=0)
-    assert found.value[1] == pytest.approx(equal, rel=1e-12)
+    result = estimate(log, method="pivot", weighting="equal", rng=0)
+    assert result.value[1] == pytest.approx(equal, rel=1e-12)
 
 
 def test_swaps_leave_out_what_moved_alone():
@@ -64,9 +64,9 @@ def test_all_pairs_is_the_maximum_that_another_optimiser_finds(seed, depth):
     weight += weight.T
     rate = rng.uniform(0.02, 0.5, (depth, 1)) * rng.uniform(0.2, 1, (depth, depth))
     clicks = weight * rate
-    (found,) = all_pairs_curves(clicks[None], weight[None])
+    (result,) = all_pairs_curves(clicks[None], weight[None])
     expected = all_pairs_by_scipy(clicks, weight)
-    np.testing.assert_allclose(found, expected, rtol=2e-3)
+    np.testing.assert_allclose(result, expected, rtol=2e-3)
 
 
 def test_all_pairs_is_exact_where_the_model_is():
@@ -77,8 +77,8 @@ def test_all_pairs_is_exact_where_the_model_is():
     relevance = np.minimum(relevance, relevance.T)
     weight = rng.gamma(1, 100, (5, 5)) * (1 - np.eye(5))
     weight += weight.T
-    (found,) = all_pairs_curves((weight * theta[:, None] * relevance)[None], weight[None])
-    np.testing.assert_allclose(found, theta, rtol=1e-7)
+    (result,) = all_pairs_curves((weight * theta[:, None] * relevance)[None], weight[None])
+    np.testing.assert_allclose(result, theta, rtol=1e-7)
 
 
 @settings(max_examples=50)
@@ -93,15 +93,15 @@ def test_connected_is_strongly_connected(seed):
 def test_a_position_without_a_click_is_zero_and_one_without_pairs_unknown():
     weight = np.array([[0, 9, 9, 0], [9, 0, 9, 0], [9, 9, 0, 0], [0, 0, 0, 0]], float)
     clicks = np.array([[0, 4, 4, 0], [2, 0, 2, 0], [0, 0, 0, 0], [0, 0, 0, 0]], float)
-    (found,) = all_pairs_curves(clicks[None], weight[None])
-    np.testing.assert_allclose(found, [1, 0.5, 0, np.nan])
+    (result,) = all_pairs_curves(clicks[None], weight[None])
+    np.testing.assert_allclose(result, [1, 0.5, 0, np.nan])
 
 
 def test_em_is_the_maximum_that_another_optimiser_finds(rng):
     """All pairs are given to the optimiser, also those that em leaves out."""
     log, _ = served(rng, THETA, n_queries=6, sessions=200)
-    (found,) = METHODS["em"](cells_of(log)).curves(np.ones((1, 6)))
-    np.testing.assert_allclose(found, likelihood_by_scipy(log, 4), rtol=2e-3)
+    (result,) = METHODS["em"](cells_of(log)).curves(np.ones((1, 6)))
+    np.testing.assert_allclose(result, likelihood_by_scipy(log, 4), rtol=2e-3)
 
 
 def test_one_step_of_newton_is_where_em_would_end(rng, monkeypatch):
@@ -122,11 +122,11 @@ def test_a_long_step_is_not_taken(rng, monkeypatch):
     weights = rng.multinomial(15, np.full(15, 1 / 15), size=40).astype(float)
     is_far = np.abs(method._steps(weights)).max(axis=1) > 0.2
     assert is_far.any()
-    found = method.curves(weights)
+    result = method.curves(weights)
     monkeypatch.setattr(estimators, "_MAX_NEWTON_STEP", -1)
-    np.testing.assert_allclose(found[is_far], method.curves(weights)[is_far], rtol=1e-9)
+    np.testing.assert_allclose(result[is_far], method.curves(weights)[is_far], rtol=1e-9)
     monkeypatch.setattr(estimators, "_MAX_NEWTON_STEP", np.inf)
-    assert np.nanmax(np.abs(np.log(found / method.curves(weights)))[is_far]) > 0.01
+    assert np.nanmax(np.abs(np.log(result / method.curves(weights)))[is_far]) > 0.01
 
 
 def test_every_update_of_em_is_more_likely(rng):

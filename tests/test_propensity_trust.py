@@ -48,12 +48,12 @@ def test_bias_and_coverage(has_trust, sessions):
     errors, hits, p_values = [], [], []
     for rng in streams(n_logs):
         counts = moved(rng, *users_of(depth, has_trust=has_trust), n_queries=500, sessions=sessions)
-        found = estimate_trust(counts, n_bootstrap=60, rng=rng)
-        in_alpha = (found.alpha_low <= alpha) & (alpha <= found.alpha_high)
-        in_beta = (found.beta_low <= beta) & (beta <= found.beta_high)
+        result = estimate_trust(counts, n_bootstrap=60, rng=rng)
+        in_alpha = (result.alpha_low <= alpha) & (alpha <= result.alpha_high)
+        in_beta = (result.beta_low <= beta) & (beta <= result.beta_high)
         hits.append(np.concatenate([in_alpha[1:], in_beta[:-1]]))
-        errors.append(np.concatenate([(found.alpha - alpha)[1:], (found.beta - beta)[:-1]]))
-        p_values.append(found.p_value)
+        errors.append(np.concatenate([(result.alpha - alpha)[1:], (result.beta - beta)[:-1]]))
+        p_values.append(result.p_value)
     mean, spread = np.mean(errors, axis=0), np.std(errors, axis=0)
     assert (np.abs(mean) < 4.5 * spread / np.sqrt(n_logs) + 0.3 * spread).all()
     assert (spread < 0.2).all()
@@ -100,8 +100,8 @@ def by_definition(counts, state, depth):
 def test_the_estimate_is_the_minimum(rng):
     counts = moved(rng, *users_of(3), n_queries=60, sessions=40)
     assert counts.impressions.min() > 1
-    (found,) = Affine(cells_of(counts)).curves(np.ones((1, 60)))
-    state = np.concatenate([np.log(found[1:3]), found[3:5]])
+    (result,) = Affine(cells_of(counts)).curves(np.ones((1, 60)))
+    state = np.concatenate([np.log(result[1:3]), result[3:5]])
     best = minimize(lambda s: by_definition(counts, s, 3), state + 0.02, method="BFGS")
     np.testing.assert_allclose(state, best.x, atol=2e-3)
 
@@ -124,9 +124,9 @@ def test_items_alike_tell_nothing_of_trust(rng):
     counts = moved(rng, *users_of(3), n_queries=200, sessions=60, relevance=np.full((200, 3), 0.5))
     with pytest.raises(DataError, match="do not differ enough in their clicks to tell trust from"):
         estimate_trust(counts)
-    found = supported(counts)
-    assert not found["trust"].is_supported
-    assert found["all-pairs"].is_supported
+    result = supported(counts)
+    assert not result["trust"].is_supported
+    assert result["all-pairs"].is_supported
 
 
 def test_the_depth_that_is_named_works(rng):
@@ -135,7 +135,7 @@ def test_the_depth_that_is_named_works(rng):
     below = [np.arange(200), np.full(200, 9), np.full(200, 4), np.full(200, 5), np.full(200, 60)]
     columns = (counts.query, counts.item, counts.position, counts.clicks, counts.impressions)
     log = PositionCounts.from_columns(
-        *(np.concatenate([mine, more]) for mine, more in zip(columns, below, strict=True))
+        *(np.concatenate([first, more]) for first, more in zip(columns, below, strict=True))
     )
     with pytest.raises(DataError, match=r"both in positions 1–3 and in position 4.* to depth=3$"):
         estimate_trust(log)
@@ -147,10 +147,10 @@ def test_contexts_are_told(rng):
     counts = moved(rng, *users_of(3), n_queries=200, sessions=60)
     columns = (counts.query, counts.item, counts.position, counts.clicks, counts.impressions)
     log = PositionCounts.from_columns(*columns, context=np.where(counts.query % 2, "a", "b"))
-    found = estimate_trust(log, n_bootstrap=20, rng=0)
-    assert any("2 contexts, and this curve is between theirs" in note for note in found.notes)
+    result = estimate_trust(log, n_bootstrap=20, rng=0)
+    assert any("2 contexts, and this curve is between theirs" in note for note in result.notes)
     same = estimate_trust(counts, n_bootstrap=20, rng=0)
-    np.testing.assert_array_equal(found.alpha, same.alpha)  # a query was in one context only
+    np.testing.assert_array_equal(result.alpha, same.alpha)  # a query was in one context only
 
 
 # -- use of the estimate
@@ -168,22 +168,22 @@ def test_the_correction_is_unbiased_whatever_the_gauge(rng):
     """(clicks − β)/α has the mean a·r + b, with the same a > 0 and b at every position."""
     alpha, beta = users_of(4)
     relevance = rng.random(50)
-    found = trust(**dict.fromkeys(("alpha", "alpha_low", "alpha_high"), normalize(alpha, beta)[0]),
+    result = trust(**dict.fromkeys(("alpha", "alpha_low", "alpha_high"), normalize(alpha, beta)[0]),
                   **dict.fromkeys(("beta", "beta_low", "beta_high"), normalize(alpha, beta)[1]),
                   n_impressions=[9] * 4)  # fmt: skip
     a, b = alpha[0], beta[-1] * alpha[0] / alpha[-1]
     for position in range(1, 5):
         rate = beta[position - 1] + alpha[position - 1] * relevance
-        slope, by_chance = found.examination_of(np.full(50, position), np.full(50, ""))
+        slope, by_chance = result.examination_of(np.full(50, position), np.full(50, ""))
         np.testing.assert_allclose((rate - by_chance) / slope, a * relevance + b)
 
 
 def test_a_beta_below_zero_moves_the_origin():
     """b = 0.1/0.5 makes the smaller 0; what is corrected by it is 0.2 larger at each position."""
-    found = trust(alpha=[1, 0.5, 0.4], alpha_low=[1, 0, 0], alpha_high=[1, 1, 1],
+    result = trust(alpha=[1, 0.5, 0.4], alpha_low=[1, 0, 0], alpha_high=[1, 1, 1],
                   beta=[0.3, -0.1, 0], beta_low=[0.2, -0.3, 0], beta_high=[0.4, 0.1, 0],
                   n_impressions=[9, 9, 9])  # fmt: skip
-    slope, by_chance = found.examination_of([1, 2, 3], ["", "", ""])
+    slope, by_chance = result.examination_of([1, 2, 3], ["", "", ""])
     np.testing.assert_array_equal(slope, [1, 0.5, 0.4])
     np.testing.assert_allclose(by_chance, [0.3 + 0.2, 0, 0.08], atol=1e-15)
     assert by_chance.min() >= 0
@@ -194,14 +194,14 @@ def test_a_beta_below_zero_moves_the_origin():
 @pytest.mark.parametrize("sessions", [12, 60])
 def test_the_origin_is_that_of_irrelevant_items(sessions):
     """Of items that are relevant or not: β of the last position as a share of its α."""
-    found = []
+    result = []
     for rng in streams(20):
         counts = moved(rng, *users_of(4), n_queries=300, sessions=sessions)
-        found.append(level_of_irrelevance(cells_of(counts), *normalize(*users_of(4))))
+        result.append(level_of_irrelevance(cells_of(counts), *normalize(*users_of(4))))
     alpha, beta = users_of(4)
     true = beta[3] / alpha[3] * alpha[0]
-    assert abs(np.mean(found) - true) < 4.5 * np.std(found) / np.sqrt(20) + 0.05 * true
-    assert np.std(found) < 0.2 * true
+    assert abs(np.mean(result) - true) < 4.5 * np.std(result) / np.sqrt(20) + 0.05 * true
+    assert np.std(result) < 0.2 * true
 
 
 def test_the_origin_is_used():

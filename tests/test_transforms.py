@@ -87,9 +87,9 @@ def test_the_order_of_values_stays(transform, values):
     learned = Normalizer.fit(as_data(values, 1), None, transform)
     rows = np.concatenate([values, [[0], [-1e30], [1e30], [3.7]], values / 3, values / 2])
     rows = np.sort(rows.astype(np.float32), axis=0)
-    found = learned.transform(rows)[:, 0]
-    assert np.isfinite(found).all()
-    assert (np.diff(found) >= 0).all()
+    result = learned.transform(rows)[:, 0]
+    assert np.isfinite(result).all()
+    assert (np.diff(result) >= 0).all()
 
 
 def test_logarithms_are_as_they_are_written(data):
@@ -99,18 +99,18 @@ def test_logarithms_are_as_they_are_written(data):
         sizes = np.sort(np.abs(values[values[:, column] != 0, column]))
         assert logs[column] == sizes[(len(sizes) - 1) // 2]
     assert logs[4:] == (0, 0)
-    found = Normalizer.fit(data, None, "log").apply_transform(values)
+    result = Normalizer.fit(data, None, "log").apply_transform(values)
     expected = np.sign(values[:, :4]) * np.log1p(np.abs(values[:, :4]) / logs[:4])
-    assert_allclose(found[:, :4], expected, rtol=1e-12, atol=1e-15)
-    assert_array_equal(found[:, 4:], values[:, 4:])
+    assert_allclose(result[:, :4], expected, rtol=1e-12, atol=1e-15)
+    assert_array_equal(result[:, 4:], values[:, 4:])
 
 
 @pytest.mark.parametrize("transform", ["log", "quantile"])
 def test_the_unit_of_a_feature_does_not_matter(transform, data):
     """To the bit for powers of two, which round nothing."""
     other = data.with_features(data.features * np.float32(16))
-    found = (Normalizer.fit(each, "minmax", transform)(each).features for each in (data, other))
-    assert_array_equal(*found)
+    result = (Normalizer.fit(each, "minmax", transform)(each).features for each in (data, other))
+    assert_array_equal(*result)
 
 
 def test_quantiles_are_those_of_scikit_learn(rng):
@@ -148,10 +148,10 @@ def test_what_is_missing_stays_missing_and_teaches_nothing(transform, data, rng)
     learned = Normalizer.fit(data, None, transform)
     holes = data.features.copy()
     holes[rng.random(holes.shape) < 0.2] = np.nan
-    found = learned.apply_transform(holes)
-    assert_array_equal(np.isnan(found), np.isnan(holes))
+    result = learned.apply_transform(holes)
+    assert_array_equal(np.isnan(result), np.isnan(holes))
     full = learned.apply_transform(data.features)
-    assert_array_equal(found[~np.isnan(holes)], full[~np.isnan(holes)])
+    assert_array_equal(result[~np.isnan(holes)], full[~np.isnan(holes)])
     if transform == "log":
         column = holes[:, :1]
         kept = column[~np.isnan(column)][:, None]
@@ -209,9 +209,9 @@ def roots_by_the_rule(column):
 def test_roots_equal_their_twin(values, drawn):
     times = drawn.draw(st.lists(st.integers(0, MAX_ROOTS), min_size=len(values),
                                 max_size=len(values)))  # fmt: skip
-    found = take_roots([values, values], times)
-    assert_array_equal(found, [[root_of(*each) for each in zip(values, times, strict=True)]] * 2)
-    assert_array_equal(take_roots(values, times), found[0])
+    result = take_roots([values, values], times)
+    assert_array_equal(result, [[root_of(*each) for each in zip(values, times, strict=True)]] * 2)
+    assert_array_equal(take_roots(values, times), result[0])
 
 
 @pytest.mark.parametrize("n_items", [2, 50, 3000])
@@ -277,11 +277,11 @@ def test_what_is_not_finite_or_not_there_is_refused(transform, data):
 def test_codes(transform, how, data):
     """Of codes codes, that are off by their own step and by that of the codes they are made of."""
     learned, coded = Normalizer.fit(data, how, transform), data.compact(16)
-    found = learned.features(coded.features, data.offsets)
-    assert found.bits == 16
+    result = learned.features(coded.features, data.offsets)
+    assert result.bits == 16
     expected = learned.transform(coded.features[:], data.offsets)
     span = expected.max(axis=0) - expected.min(axis=0)
-    assert (np.abs(found[:] - expected) <= 1e-4 * span + 1e-6).all()
+    assert (np.abs(result[:] - expected) <= 1e-4 * span + 1e-6).all()
     assert learned.foldable_scale() is None
 
 

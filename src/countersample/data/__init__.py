@@ -1,4 +1,4 @@
-"""Labelled (judged) queries: reading, writing, keeping, normalising and making them."""
+"""Labelled queries: datasets, their files, preprocessing, and synthetic data."""
 
 from countersample.data.dataset import RankingDataset
 from countersample.data.letor import load_letor, save_letor

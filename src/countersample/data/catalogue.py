@@ -304,10 +304,10 @@ class Verification:
 
     def summary(self) -> str:
         """Return the findings for a terminal."""
-        verdict = "is as it should be" if self.ok else "is not as it should be"
+        verdict = "is a complete copy" if self.ok else "is not a complete copy"
         rows = [[check.subject, check.status, check.message] for check in self.checks]
         table = _text.table(["file", "status", "finding"], rows, text_columns=3)
-        return f"{table}\n\n{self.folder} {verdict} for {self.name}."
+        return f"{table}\n\n{self.folder} {verdict} of {self.name}."
 
 
 def verify(
@@ -367,7 +367,7 @@ def _check_file(
     """Check one file; also return its sizes, if it was read."""
     path = _find_file(folder, expected.path)
     if path is None:
-        message = f"Is not there, nor compressed as {join_words(COMPRESSED_SUFFIXES, 'or')}."
+        message = f"Is missing, also compressed as {join_words(COMPRESSED_SUFFIXES, 'or')}."
         return Check(expected.path, "missing", message), None
     subject, problems = path.relative_to(folder).as_posix(), []
     try:
@@ -407,4 +407,4 @@ def _compare(
     if differences:
         return Check(subject, "wrong", f"Has {join_words(differences, 'and')}.")
     numbers = [f"{size:,} {name}" for name, size in zip(names, sizes, strict=True)]
-    return Check(subject, "ok", f"Has {join_words(numbers, 'and')}, as it should.")
+    return Check(subject, "ok", f"Has {join_words(numbers, 'and')}, as published.")

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -198,7 +199,7 @@ class RankingDataset(Tabular):
         """Open a folder written by `save` as a memory map, in milliseconds."""
         from countersample.data.store import open_folder  # noqa: PLC0415 (store imports this)
 
-        return open_folder(folder)
+        return open_folder(Path(folder))[0]
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the dataset as a folder of ``.npy`` files and a JSON header, atomically."""

@@ -15,8 +15,6 @@ from countersample.data.sources import as_path, reading
 from countersample.data.store import (
     check_replaceable,
     is_dataset_folder,
-    open_folder,
-    save_folder,
     write_folder,
 )
 from countersample.errors import DataError, ParameterError
@@ -51,7 +49,7 @@ def load(
     if is_folder or path.suffix in TABLE_SUFFIXES:
         if fold is not None:
             raise ParameterError(f"fold is {fold}, but {path} is one dataset: leave fold out")
-        dataset = open_folder(path) if is_folder else read_table(path)
+        dataset = RankingDataset.open(path) if is_folder else read_table(path)
         return {path.name: dataset if bits is None else dataset.compact(bits)}
     datasets = load_letor(path, fold=fold, clip=clip, bits=bits, cache=cache, progress=progress)
     return datasets if isinstance(datasets, dict) else {path.name: datasets}
@@ -84,7 +82,7 @@ def save(dataset: RankingDataset, path: str | PathLike[str]) -> None:
     elif path.suffix:
         save_letor(dataset, path)
     else:
-        save_folder(dataset, path)
+        dataset.save(path)
 
 
 def convert(
@@ -118,7 +116,7 @@ def convert(
             return dataset, {"source": source.name}
 
         write_folder(target, fill, bits=bits)
-        return open_folder(target)
+        return RankingDataset.open(target)
     parts = load(source, clip=clip, bits=bits, progress=progress)
     if len(parts) > 1:
         raise DataError(f"{source}: has {', '.join(parts)}: convert its files one by one")

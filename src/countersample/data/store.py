@@ -184,13 +184,8 @@ def is_dataset_folder(folder: Path) -> bool:
     return _read_header(folder) is not None
 
 
-def open_folder(folder: str | PathLike[str]) -> RankingDataset:
-    """Open a folder written by `save_folder` as a dataset on memory maps."""
-    return open_with_notes(Path(folder))[0]
-
-
-def open_with_notes(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
-    """Open a folder as `open_folder` does, with its notes."""
+def open_folder(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
+    """Open a folder written by `save_folder` as a dataset on memory maps, with its notes."""
     values = _read_header(folder)
     if values is None:
         raise DataError(f"{folder}: not a dataset folder (no {HEADER} of one)")
@@ -284,7 +279,7 @@ def read_cached(
         return dataset, {"sources": state, "zero_based": zero_based}
 
     try:
-        dataset, notes = open_with_notes(entry)
+        dataset, notes = open_folder(entry)
     except DataError:
         notes = {}
     if notes.get("sources") != state:
@@ -295,5 +290,5 @@ def read_cached(
                 f"{cache}: cannot be created as a cache: {error.strerror}: leave cache out"
             ) from error
         write_folder(entry, fill, bits=bits)
-        dataset, notes = open_with_notes(entry)
+        dataset, notes = open_folder(entry)
     return dataset, bool(notes.get("zero_based"))

@@ -81,9 +81,8 @@ def synthetic(
         r_ij = m_j + Σ_k ℓ_kj (v_ik + u_qk / 2) + η_ij        x_ij = g_j(max(r_ij, 0))
 
     with noise η uniform on ±1/2, and loadings ℓ_kj normal with standard deviations ∝ 1/√k. For
-    values in [0, 1], g cuts at 1; else it scales, after a fourth power where skewed. `SHAPES` has
-    the numbers, and the page on synthetic data says what each part stands for and how large a shape
-    is.
+    values in [0, 1], g cuts at 1; else it multiplies by a scale, for every other feature after a
+    fourth power. `SHAPES` has the numbers; the documentation of synthetic data explains each part.
 
     Parameters
     ----------
@@ -92,7 +91,7 @@ def synthetic(
         By default as in the paper. The first n queries are the same for every ``n_queries`` >= n.
     rng : numpy Generator or seed
         Same seed, same bytes, on any number of threads. Loadings and directions are drawn as well:
-        another seed is another collection, so make training and test data in one call and part
+        another seed is another collection, so make training and test data in one call and divide
         them with `RankingDataset.split`.
 
     Examples
