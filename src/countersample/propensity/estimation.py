@@ -353,15 +353,12 @@ def supported(
     'position 3 has no click, so its propensity would be 0, whic'
     """
     options = {"features": features, "declared": declared}
-    return {
-        name: _Request(counts, name, depth, _select_options(name, options)).find_support()
-        for name in _ESTIMATORS
-    }
+    return {name: _Request(counts, name, depth, options).find_support() for name in _ESTIMATORS}
 
 
 def needs_features(method: str) -> bool:
     """Return whether a method needs the features of query-item pairs."""
-    return _ESTIMATORS[method].needs_features
+    return "features" in _ESTIMATORS[method].options
 
 
 def find_deepest(
@@ -380,7 +377,7 @@ def find_deepest(
 
 @dataclass(frozen=True, eq=False)
 class _Request:
-    """One method, to be applied to one log."""
+    """One method, to be applied to one log; of the options, it uses those that it has."""
 
     counts: PositionCounts
     method: str
@@ -390,13 +387,9 @@ class _Request:
     def fit(self) -> tuple[Cells, Estimator]:
         """Return the cells of the log and the estimator; or raise `UnsupportedError`."""
         cells = cells_of(self._select_items(), self.depth)
-        try:
-            estimator = _ESTIMATORS[self.method](cells, **self.options)
-        except TypeError as error:
-            if "unexpected keyword" not in str(error):
-                raise
-            reason = f"method {self.method!r} has no such option: {error}"
-            raise ParameterError(reason) from error
+        kind = _ESTIMATORS[self.method]
+        options = {name: self.options[name] for name in kind.options if name in self.options}
+        estimator = kind(cells, **options)
         _check_resamples(estimator, cells)
         return cells, estimator
 
@@ -452,23 +445,18 @@ class _Request:
 def _requests(
     counts: PositionCounts, method: str, depth: int | None, options: dict[str, Any]
 ) -> list[_Request]:
-    """Return the methods to be tried in turn, each with its options."""
-    if method != "auto":
-        return [_Request(counts, method, depth, options)]
+    """Return the methods to be tried in turn; reject an option that none of them has."""
+    methods = _AUTO if method == "auto" else (method,)
+    names = sorted({name for each in methods for name in _ESTIMATORS[each].options})
+    for name in options:
+        if name not in names:
+            expected = ", ".join(names) or "no options"
+            raise ParameterError(f"method {method!r} has no option {name!r}, expected {expected}")
     return [
-        _Request(counts, name, depth, _select_options(name, options))
-        for name in _AUTO
-        if "features" in options or not needs_features(name)
+        _Request(counts, each, depth, options)
+        for each in methods
+        if method != "auto" or "features" in options or not needs_features(each)
     ]
-
-
-def _select_options(method: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that a method has, if options are given for several methods at once."""
-    if method == "randomized":
-        return {name: value for name, value in options.items() if name == "declared"}
-    if needs_features(method):
-        return {name: value for name, value in options.items() if name != "declared"}
-    return {}
 
 
 def _fit_first(requests: list[_Request]) -> tuple[str, Cells, Estimator]:

@@ -71,7 +71,7 @@ class Estimator:
     what a reader of the estimate should know.
     """
 
-    needs_features = False  # of each query-item pair, as the option `features`
+    options: tuple[str, ...] = ()  # the names of the constructor's keyword arguments
     needs_all_items = False  # also items that were never clicked
     compares_pages = False  # instead of an item with itself
 
@@ -165,6 +165,7 @@ class Randomized(_Ratios):
     rejected unless it is `declared` to be shuffled.
     """
 
+    options = ("declared",)
     compares_pages = True
 
     def __init__(self, cells: Cells, *, declared: bool = False) -> None:
@@ -182,6 +183,8 @@ class Pivot(_Ratios):
     Agarwal et al., WSDM 2019, section 4.
     """
 
+    options = ("weighting",)
+
     def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
         super().__init__(cells, SharedPairs(cells, weighting=weighting))
 
@@ -191,6 +194,8 @@ class AdjacentChain(_Ratios):
 
     Agarwal et al., WSDM 2019, section 4. Errors add up along the chain.
     """
+
+    options = ("weighting",)
 
     def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
         super().__init__(cells, SharedPairs(cells, weighting=weighting), is_chain=True)
@@ -276,6 +281,8 @@ class AllPairs(_PairEstimator):
     Every position is compared with every other at once: the AllPairs estimator of Agarwal et al.,
     WSDM 2019, section 4.
     """
+
+    options = ("weighting",)
 
     def __init__(self, cells: Cells, *, weighting: str = "harmonic") -> None:
         super().__init__(cells, SharedPairs(cells, weighting=weighting))
@@ -591,7 +598,7 @@ class RegressionEM(Estimator):
         One row per query-item pair, in the order of `pair_ids`.
     """
 
-    needs_features = True
+    options = ("features",)
     needs_all_items = True
 
     def __init__(self, cells: Cells, *, features: ArrayLike | None = None) -> None:
