@@ -30,7 +30,7 @@ class PositionBias:
     gamma : float
         The steepness: 0 is no bias, 1 the paper's usual setting.
     offset : int
-        0 is the equation of the paper; 1 is that of its authors' code and of its table.
+        0 is the equation of the paper; 1 is the curve of its authors' code and its table.
 
     Examples
     --------

@@ -205,7 +205,7 @@ class ClickLog(Tabular):
         """Return the log of impressions and clicks, joined to the features of the items.
 
         `impressions` is the result of `countersample.logs.read_impressions`, or its counts. The
-        other parameters are those of `countersample.logs.join_features`, which also returns a
+        other parameters are explained by `countersample.logs.join_features`, which also returns a
         report. Rows that ``missing="skip"`` leaves out raise a warning.
 
         Examples

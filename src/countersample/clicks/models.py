@@ -177,7 +177,7 @@ class Perfect(ClickModel):
 
 @dataclass(frozen=True)
 class NearRandom(ClickModel):
-    """P(click) = bias(rank) · (0.6 if relevant, else 0.4). The user hardly knows relevance.
+    """P(click) = bias(rank) · (0.6 if relevant, else 0.4). The user hardly recognises relevance.
 
     0.4 and 0.6 are the ends of the scale of the near-random user of Oosterhuis and de Rijke (ECIR
     2019), with 0.45, 0.5 and 0.55 for grades in between. The propensity is bias(rank); ``noise``

@@ -132,11 +132,11 @@ def simulate_impressions(
     *,
     top: int | None = 10,
     rng: np.random.Generator | int | None = None,
-    **settings: Any,  # noqa: ANN401 (those of simulate_clicks)
+    **settings: Any,  # noqa: ANN401 (the other parameters of simulate_clicks)
 ) -> pa.Table:
     """Simulate the log of a search engine: every item shown, its position, and whether clicked.
 
-    Sessions and parameters are those of `simulate_clicks` (``bias``, ``relevant``, ``noise``,
+    Sessions and parameters are as in `simulate_clicks` (``bias``, ``relevant``, ``noise``,
     ``click_model``, ``shares``, ``contexts``), with `top` items per session, or all if it is None.
     Sessions without a click are included.
 
@@ -416,7 +416,7 @@ def _draw_plain_clicks(
 
 
 def _check_clicks(world: World, n_expected: float) -> None:
-    """Reject a world without clicks; ``n_expected`` are those of one session per query."""
+    """Reject a world without clicks; ``n_expected`` is their number in one session per query."""
     dataset = world.dataset
     n_expected /= max(1, dataset.n_queries)
     if n_expected < _MIN_CLICK_RATE:

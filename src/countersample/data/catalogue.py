@@ -216,7 +216,7 @@ def find_all(data_dir: str | PathLike[str] | None = None) -> dict[str, Path | No
 
 
 def summarize(folders: Mapping[str, Path | None]) -> str:
-    """Return tables of the known sets for a terminal; `folders` are those of `find_all`."""
+    """Return tables of the known sets for a terminal; `folders` is the result of `find_all`."""
     here = {name: "yes" if folder else "no" for name, folder in folders.items()}
     sizes = ["queries", "items", "features"]
     datasets = [

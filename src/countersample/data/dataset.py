@@ -141,7 +141,7 @@ class RankingDataset(Tabular):
     @classmethod
     def from_frame(
         cls,
-        frame: Any,  # noqa: ANN401 (any frame narwhals knows)
+        frame: Any,  # noqa: ANN401 (any frame narwhals supports)
         *,
         label: str = "label",
         query: str = "qid",
@@ -458,7 +458,7 @@ class Description(Tabular):
         return values
 
     def summary(self, *, has_labels: bool = True) -> str:
-        """Return the statistics for a terminal, with or without those of labels."""
+        """Return the statistics for a terminal, with or without the statistics of labels."""
         labels = f"{self.label_min:g} … {self.label_max:g}, mean {self.label_mean:.3g}"
         sizes = (
             f"{self.items_min:,} … {self.items_max:,}, mean {self.items_mean:.1f}, "

@@ -39,8 +39,8 @@ def load(
 ) -> dict[str, RankingDataset]:
     """Open LETOR text, Parquet, CSV, a dataset folder, or a folder of LETOR text.
 
-    Returns datasets by split, or a single dataset by the name of its file. The options, and the
-    files of a folder, are those of `load_letor`.
+    Returns datasets by split, or a single dataset by the name of its file. `load_letor` explains
+    the options and which files of a folder are read.
     """
     path = as_path(path)
     if not path.exists():
@@ -55,7 +55,7 @@ def load(
     return datasets if isinstance(datasets, dict) else {path.name: datasets}
 
 
-def load_train(path: str | PathLike[str], **options: Any) -> RankingDataset:  # noqa: ANN401 (those of load)
+def load_train(path: str | PathLike[str], **options: Any) -> RankingDataset:  # noqa: ANN401 (the options of load)
     """Open labelled data as `load` does; of a folder with splits, the training part."""
     parts = load(path, **options)
     dataset = parts["train"] if "train" in parts else next(iter(parts.values()))

@@ -101,7 +101,7 @@ def load_letor(
     Raises
     ------
     DataError
-        With file, line and column, the text there and what was expected.
+        With file, line and column, the text at that place, and the expectation.
 
     Examples
     --------

@@ -207,7 +207,7 @@ class _Reader:
             if block.n_rows:
                 if self.with_qid is None:
                     self.with_qid = block.names_queries()
-                # guess that what is to come, and the files after this one, are like what was read
+                # Assume that the rest, and the files after this one, are like the text read so far.
                 rows = (self._n_rows - rows_before + block.n_rows) / block.share
                 expected = int((rows_before + rows * (1 + sources_left)) * _HEADROOM)
                 self._parse(source.name, lines_before, block, pool, expected)

@@ -72,7 +72,7 @@ def column_moments(
 
     Statistics of blocks are merged as by Chan, Golub and LeVeque (1983). The first value is
     subtracted before, so that a constant column has a deviation of exactly 0. Missing values do not
-    count. The statistics are those of `function` of the rows.
+    count. `function` is applied to the rows first.
     """
     first = _first_values(features, function)
     count = np.zeros(len(first), np.int64)

@@ -225,7 +225,7 @@ def choose_roots(features: Any) -> tuple[int, ...] | None:  # noqa: ANN401 (arra
     A tail is heavy if rounding to 8 bits loses more than a twentieth of a feature's standard
     deviation. A feature takes the fewest roots that end this. If five are not enough, it takes five
     if they halve the loss, else none: roots do not help rare values that are not large. Each round
-    reads the columns with heavy tails once more, block by block.
+    reads the columns with heavy tails again, block by block.
     """
     low, high = column_ranges(features)
     _, loss = rounding_error(low, high, column_moments(features)[1], bits=8)
@@ -334,8 +334,8 @@ def choose_knots(features: Any, *, max_rows: int | None = None) -> Knots | None:
     A value that more than one row in thirty has is a knot, such as the 0 of a count; the other
     knots are evenly spaced quantiles of the other values. The share of a knot is the share of
     values below it, plus half of the values equal to it. The smallest and the largest value are
-    knots. () for a feature with one or two values; None if all features are like that. Values are
-    those of at most `max_rows` rows.
+    knots. () for a feature with one or two values; None if all features are like that. At most
+    `max_rows` rows are used.
 
     Examples
     --------
@@ -625,7 +625,7 @@ class Normalizer:
 
         Within a query a shift changes no difference of scores, so w·((x − shift)/scale) ranks as
         (w/scale)·x. None if scales are per query, after a transform, and if a feature's shift is
-        more than a thousand times its scale: its digits would drown those of the others in float32.
+        more than a thousand times its scale: its rounding errors would hide the other features.
         None, too, if a feature is so large or so small that its differences, or 1/scale, may exceed
         what float32 holds.
         """

@@ -68,8 +68,8 @@ def cross_check(
     features : float array (n_pairs, n_features), optional
         For regression-em: one row per query-item pair, in the order of `pair_ids`.
     confidence : float
-        Of each interval. Some fifty are compared, so it is higher than usual: at 0.95, correct
-        methods would often be reported as different.
+        The confidence of each interval. Some fifty are compared, so it is higher than usual: at
+        0.95, correct methods would often be reported as different.
     n_bootstrap, rng, depth
         As in `estimate`; all methods see the same resampled logs.
 

@@ -181,7 +181,7 @@ class SharedPairs:
     so that E clicks[j, k] = p_j · Σ_s w_s·r_s and E clicks[k, j] = p_k · Σ_s w_s·r_s: their ratio
     is p_j/p_k, whatever the relevance r_s of the strata. The harmonic weight gives the ratio of
     Mantel and Haenszel (1959), whose variance is near the smallest for few large strata and for
-    many small ones; the weight 1 (``"equal"``) gives that of Agarwal et al. (WSDM 2019). With
+    many small ones; the weight 1 (``"equal"``) gives the ratio of Agarwal et al. (WSDM 2019). With
     `exchanged`, only pairs that exchanged positions with another pair of their page are used.
 
     The sums are stored per query, (n_queries, K²), so that a resample of queries is one product.
@@ -263,7 +263,7 @@ def reject_zero(index: int, reason: str) -> None:
 def check_gaps(weight: Floats) -> None:
     """Reject positions that no pair connects to the first.
 
-    The weight is that of `SharedPairs`, (K, K), and 0 for positions that the method does not
+    The weight comes from `SharedPairs`, (K, K), and is 0 for positions that the method does not
     compare.
     """
     gap = "no query-item pair was shown both in {0} and in {1}"

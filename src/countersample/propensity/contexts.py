@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from countersample.logs import PositionCounts
     from countersample.propensity.cells import QueryDraws
 
-    _Estimate = tuple[Propensities, Floats]  # a curve, and those of resampled logs
+    _Estimate = tuple[Propensities, Floats]  # a curve, and the curves of resampled logs
 
 _MAX_WIDTH = 4.0  # of an interval, as a factor: beyond, the context has too few clicks
 _MAX_DISTANCE = 3.3  # standard errors: curves within so many of one curve agree
@@ -45,7 +45,7 @@ def estimate_by_context(
     intervals. Without a pooled curve, a context keeps its own, however wide; one that does not
     support all its positions is estimated down to the depth that it supports, or is listed in
     `unsupported` with the reason. `notes` has what was done. If no context has a curve, a
-    `DataError` is raised. The parameters are those of `estimate`.
+    `DataError` is raised. `estimate` explains the parameters.
 
     Examples
     --------
@@ -73,11 +73,11 @@ def resample_by_context(
     depth: int | None = None,
     features: ArrayLike | None = None,
     draws: QueryDraws | None = None,
-    **options: Any,  # noqa: ANN401 (those of the method)
+    **options: Any,  # noqa: ANN401 (the options of the method)
 ) -> tuple[ContextPropensities, dict[str, Floats]]:
     """Return the result of `estimate_by_context`, and the curves of resampled logs by context.
 
-    These are (n_bootstrap, K) each, as in `resample`; with `draws`, those of these logs.
+    These are (n_bootstrap, K) each, as in `resample`; `draws` are logs that are resampled already.
     """
     settings: dict[str, Any] = options | {
         "n_bootstrap": n_bootstrap, "confidence": confidence, "draws": draws,
@@ -149,7 +149,7 @@ def _log_width(curve: Propensities) -> Floats:
 def _agree(curves: list[Propensities]) -> bool:
     """Return whether one curve is within 3.3 standard errors of each, at the shared positions.
 
-    The standard error of log p is that of a normal distribution with the same interval.
+    The standard error of log p is taken from a normal distribution with the same interval.
     """
     n_shared = min(len(curve.value) for curve in curves)
     values = np.log([curve.value[:n_shared] for curve in curves])

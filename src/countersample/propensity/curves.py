@@ -309,7 +309,7 @@ class TrustPropensities(SavedPropensities):
     origin : float
         The r of irrelevant items, where r is 0 for items that are not clicked at the last position.
     confidence : float
-        Of the intervals.
+        The confidence of the intervals.
     notes : tuple of str
 
     Examples

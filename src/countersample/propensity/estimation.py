@@ -49,7 +49,7 @@ def estimate(
     confidence: float = CONFIDENCE,
     rng: np.random.Generator | int | None = None,
     depth: int | None = None,
-    **options: Any,  # noqa: ANN401 (those of the method)
+    **options: Any,  # noqa: ANN401 (the options of the method)
 ) -> Propensities:
     """Estimate P(examine k) / P(examine 1) for each position k, with intervals.
 
@@ -107,12 +107,12 @@ def resample(
     counts: PositionCounts,
     *,
     method: str = "auto",
-    **settings: Any,  # noqa: ANN401 (those of bootstrap)
+    **settings: Any,  # noqa: ANN401 (the parameters of bootstrap)
 ) -> tuple[Propensities, Floats]:
     """Return the curve of `estimate`, and the curve of each resampled log, (n_bootstrap, K).
 
-    A resample has NaN where it does not connect a position to the first. The settings are those of
-    `bootstrap`.
+    A resample has NaN where it does not connect a position to the first. `bootstrap` explains the
+    settings.
     """
     choice("method", method, ("auto", *METHODS))
     fields, resamples = bootstrap(counts, method=method, **settings)
@@ -128,12 +128,12 @@ def bootstrap(
     rng: np.random.Generator | int | None = None,
     depth: int | None = None,
     draws: QueryDraws | None = None,
-    **options: Any,  # noqa: ANN401 (those of the method)
+    **options: Any,  # noqa: ANN401 (the options of the method)
 ) -> tuple[dict[str, Any], Floats]:
     """Return the fields of `Propensities`, and the curve of each resampled log, by any method.
 
-    With trust bias, curves have α and β side by side, 2K numbers. The parameters are those of
-    `estimate`; `draws` are resampled logs that something else is estimated from as well.
+    With trust bias, curves have α and β side by side, 2K numbers. `estimate` explains the
+    parameters; `draws` are resampled logs that something else is estimated from as well.
     """
     whole_number("n_bootstrap", n_bootstrap, least=_MIN_BOOTSTRAP)
     number("confidence", confidence, above=0, below=1)
@@ -259,8 +259,8 @@ def estimate_gamma(
     p is the curve of any estimator and u_k = 1/variance of log p_k over resampled logs. The
     interval has the quantiles of gamma over the same resampled logs.
 
-    The offset is that of `PositionBias`: 0 is the equation of the paper, 1 the curve of its
-    authors' code. The other parameters are those of `estimate`.
+    The offset has the same meaning as in `PositionBias`: 0 is the equation of the paper, 1 the
+    curve of its authors' code. `estimate` explains the other parameters.
 
     Examples
     --------
@@ -331,9 +331,9 @@ def supported(
 ) -> dict[str, Support]:
     """Return for each method whether this log supports it, why not, and down to which depth.
 
-    The methods are those of `METHODS` and ``"trust"``, which is `estimate_trust`. A method is
+    The methods are `METHODS` and ``"trust"``, which is `estimate_trust`. A method is
     supported if the log connects the positions as the method needs it, and if at least half of the
-    resampled logs do so, too. The parameters are those of `estimate`; without features, methods
+    resampled logs do so, too. `estimate` explains the parameters; without features, methods
     that need them are not supported.
 
     Examples
@@ -365,7 +365,7 @@ def find_deepest(
     counts: PositionCounts,
     method: str,
     depth: int | None = None,
-    **options: Any,  # noqa: ANN401 (those of the method)
+    **options: Any,  # noqa: ANN401 (the options of the method)
 ) -> tuple[str, int] | None:
     """Return the method and the largest depth at which it accepts a log that it rejects now."""
     supports = [each.find_support() for each in _requests(counts, method, depth, options)]

@@ -500,7 +500,7 @@ class TabularEM(_PairEstimator):
 
     @cached_property
     def _solution(self) -> Floats:
-        """The p and r of the whole log: those of resamples are close."""
+        """The p and r of the whole log, from which resamples start."""
         cells = self._cells
         rates = cells.by_position(cells.clicks) / cells.by_position(cells.impressions)
         examination = np.maximum(rates / rates.max() * 0.9, 0.01)
@@ -645,7 +645,7 @@ class RegressionEM(Estimator):
 
     @cached_property
     def _solution(self) -> Floats:
-        """Logit p and the coefficients of the whole log: those of resamples are close."""
+        """Logit p and the coefficients of the whole log, from which resamples start."""
         start = np.zeros(self._cells.n_positions + self._design.shape[1])
         return self._climb(np.ones(len(self._cells.query)), start)
 

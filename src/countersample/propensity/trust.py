@@ -209,7 +209,7 @@ def _sums_by_query(cells: Cells) -> tuple[Ints, Ints, Ints, Floats]:
         w, w·x, w·y                      w = n_j·n_k/(n_j + n_k), x and y the rates at j and k
         v, v·x, v·y, v·xy, v·x², v·y²    v = w if both were shown at least twice, else 0
 
-    with x² and y² as c(c − 1)/(n(n − 1)), whose mean is that of the squared P(click).
+    with x² and y² as c(c − 1)/(n(n − 1)), whose mean is the squared P(click).
     """
     upper, lower = rows_in_common(cells.pair)
     edges, edge = np.unique(
