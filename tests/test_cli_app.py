@@ -3,6 +3,7 @@
 import json
 import shlex
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from conftest import SEED
@@ -147,6 +148,22 @@ def test_every_command_with_an_output_is_tested():
     }
     tested = {name for name in NAMES if any(f"{name} " in words for words in OVERWRITES)}
     assert with_output == tested
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (MemoryError(), "memory ran out: give the command more of it"),
+        (ImportError("x.so: failed to map segment"), "a library cannot be loaded: x.so: failed to"),
+        (
+            OSError("Could not find libllvmlite.so\nin"),
+            "Could not find libllvmlite.so: lift limits",
+        ),
+    ],
+)
+def test_want_of_memory_is_one_sentence(error, message, run, monkeypatch):
+    monkeypatch.setattr("countersample.cli.app.main", Mock(side_effect=error))
+    assert message in run("data", "list", fails=True)
 
 
 NAMES = [

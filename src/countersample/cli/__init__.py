@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+_OUT_OF_MEMORY = (
+    "memory ran out: give the command more of it, use a part of the data, or, for LETOR text, read "
+    "it from disk with --cache DIR"
+)
+
 
 def main() -> None:
     """Run the command line; an error of the user becomes one sentence and exit code 1."""
@@ -31,9 +36,14 @@ def _run() -> int | str | None:
     except CounterSampleError as error:
         problem = str(error)
     except MemoryError:
-        problem = "not enough memory for this data: --cache DIR reads it from disk"
+        problem = _OUT_OF_MEMORY
+    except ImportError as error:
+        problem = _describe_library(error)
     except OSError as error:
-        problem = str(error) if error.filename else _describe_output(error)
+        if error.errno is None:  # llvmlite did not find its library
+            problem = _describe_library(error)
+        else:
+            problem = str(error) if error.filename else _describe_output(error)
     try:
         process.flush_output()
     except OSError as error:
@@ -41,6 +51,15 @@ def _run() -> int | str | None:
     if problem:
         console.report(problem, level="error")
     return code
+
+
+def _describe_library(error: ImportError | OSError) -> str:
+    """Return the error of a library that cannot be loaded, often for want of address space."""
+    first = next(iter(str(error).splitlines()), "")
+    return (
+        f"a library cannot be loaded: {first}: lift limits of virtual memory (ulimit -v), or "
+        "install the package again"
+    )
 
 
 def _describe_output(error: OSError) -> str:
