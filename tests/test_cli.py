@@ -295,9 +295,9 @@ class TestTrainEvaluateRank:
     def test_places_are_checked_before_the_work(self, run, data, log):
         for command in (["train", data, log], ["rank", "ranker", data]):
             error = run(*command, "-o", "nowhere/x", fails=True)
-            assert "nowhere/x: the folder nowhere is not there: make it first" in error
+            assert "nowhere/x: the folder nowhere does not exist: create it first" in error
             error = run(*command, "-o", f"{data}/x", fails=True)
-            assert f"the folder {data} is not there" in error
+            assert f"the folder {data} does not exist" in error
 
     def test_errors(self, run, data, log, tmp_path):
         save_letor(synthetic("tiny", n_queries=80, rng=1), tmp_path / "other.txt")

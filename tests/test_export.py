@@ -127,7 +127,7 @@ class TestEveryTarget:
         if option in TARGETS[to].options:
             export(ranker, tmp_path / "r.out", to=to, **{option: OPTIONS[option]})
             return
-        sentence = f"{option} is given, expected it left out: {to} has no such choice"
+        sentence = f"{option} is given, which the target {to} does not have: leave it out"
         with pytest.raises(ParameterError, match=sentence):
             export(ranker, tmp_path / "r.out", to=to, **{option: OPTIONS[option]})
 
@@ -441,10 +441,10 @@ class TestRejected:
     @pytest.mark.parametrize(
         ("name", "sentence"),
         [
-            ("r.md", "the model's card is to be there, expected another ending"),
-            ("none/r.json", "is not there: make it first"),
+            ("r.md", "the model card is written to this file, expected another ending"),
+            ("none/r.json", "does not exist: create it first"),
             ("folder", "is a folder, expected the name of a file"),
-            ("README.json", "the model's card is to be there, but another text is"),
+            ("README.json", "the model card is written to this file, which has another text"),
             ("ranker.json", "is a ranker, expected another name: the export would replace it"),
         ],
     )

@@ -160,7 +160,7 @@ class TestNothingHalfWritten:
 
     def test_wrong_options_fail_first(self, run):
         for words, error in {
-            "--report nowhere/page.html": "the folder nowhere is not there: make it first",
+            "--report nowhere/page.html": "the folder nowhere does not exist: create it first",
             "--report ranker.json": "are both ranker.json, expected two files",
             "--report .": ". is a folder, expected the name of a file",
             "--gamma 1 --propensities x.json": "both given, expected one of them",

@@ -339,6 +339,6 @@ class TestCommand:
             "-o j.txt": "j.txt: expected a name that ends in .parquet",
             "-o j --to lucene": "--to is 'lucene', expected one of table",
             "-o j.csv --grades x": "--grades is 'x', expected numbers",
-            "-o none/j.csv": "none/j.csv: the folder none is not there",
+            "-o none/j.csv": "none/j.csv: the folder none does not exist",
         }.items():
             assert error in run("judgements", "log.parquet", *words.split(), fails=True)

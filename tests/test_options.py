@@ -54,7 +54,7 @@ SOURCE = Path(countersample.__file__).parent
         (LogOptions, {"suspicious": "drop"}, "suspicious is 'drop', expected one of keep, skip"),
         (FeatureOptions, {"include": ["a"], "exclude": ["b"]}, "include and exclude are both"),
         (RankerOptions, {"model": "svm"}, "model is 'svm', expected one of linear, neural"),
-        (RankerOptions, {"safety": 0.9, "learning_rate": 0.1}, "safety is given beside"),
+        (RankerOptions, {"safety": 0.9, "learning_rate": 0.1}, "safety and learning_rate are both"),
     ],
 )
 def test_a_wrong_value_is_rejected_on_construction(cls, settings, message):

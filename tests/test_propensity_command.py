@@ -88,7 +88,7 @@ def test_by_features_down_to_a_depth(run):
             "regression-em needs the features of items: give them",
         ),
         (["--propensity-method", "trust", "--plot", "x.png"], "--plot draws examination alone"),
-        (["-o", "nowhere/x.json"], "the folder nowhere is not there"),
+        (["-o", "nowhere/x.json"], "the folder nowhere does not exist"),
         (["--missing", "drop"], "missing is 'drop', expected one of error, skip"),
         (["--randomized", "nobody"], "nobody"),
     ],

@@ -131,7 +131,7 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
 def check_writable(path: Path) -> None:
     """Raise an error if a file could not be written: before the work, not after it."""
     if not is_folder(path.parent):
-        raise ParameterError(f"{path}: the folder {path.parent} is not there: make it first")
+        raise ParameterError(f"{path}: the folder {path.parent} does not exist: create it first")
     if is_folder(path):
         raise ParameterError(f"{path} is a folder, expected the name of a file")
 

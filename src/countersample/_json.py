@@ -70,7 +70,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
         double = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"not JSON that can be trusted: an object has the key {double!r} twice")
+        raise DataError(f"not valid JSON: an object has the key {double!r} twice")
     return values
 
 
@@ -89,7 +89,7 @@ def _check_levels(value: object) -> None:
 
 
 def _too_deep() -> DataError:
-    return DataError(f"not JSON that can be read: nested more than {MAX_LEVELS} levels deep")
+    return DataError(f"nested more than {MAX_LEVELS} levels deep, expected fewer")
 
 
 def check_schema(values: Any, schema: type[Schema], owner: str) -> Schema:  # noqa: ANN401 (JSON)

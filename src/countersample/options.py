@@ -84,7 +84,7 @@ class LogOptions(Options):
     reader: Literal["ubi", "metarank", "baidu-ultr", "yandex", "open-bandit", "expedia"] | None = (
         None
     )
-    """The system that wrote the log, if its columns are not named as here."""
+    """The system that wrote the log; by default a table with query_id, item_id, position, click."""
     columns: dict[str, str] = field(default_factory=dict)
     """Your column names: query_id=q,item_id=doc,position=rank."""
     context: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class LogOptions(Options):
     positions_from: Literal[0, 1] = 1
     """The number of the top position."""
     suspicious: Literal["keep", "skip"] = "keep"
-    """Sessions that click everything, clients with very many sessions, and repeated rows."""
+    """Sessions that click everything, very active clients, repeated rows: keep or skip them."""
     features: tuple[str, ...] = ()
     """Numeric columns of the log that are features, averaged per query and item: price,stock."""
     engine: Literal["duckdb", "spark"] | None = None
@@ -106,7 +106,7 @@ class LogOptions(Options):
     memory_limit: str | None = None
     """The memory that DuckDB may use: 2GB."""
     temp_dir: Path | None = None
-    """The folder for what DuckDB cannot hold in memory."""
+    """The folder for data that exceeds DuckDB's memory."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,9 +120,9 @@ class FeatureOptions(Options):
     """Which columns are features, and how they are read."""
 
     items: Any = None
-    """Features of items for every query, by item_id: a file, or a data frame."""
+    """Features of items that are the same for every query, one row per item_id."""
     queries: Any = None
-    """Features of queries for every item, by query_id: a file, or a data frame."""
+    """Features of queries that are the same for every item, one row per query_id."""
     query: str = "query_id"
     """The column of the query ids."""
     item: str = "item_id"
@@ -136,7 +136,7 @@ class FeatureOptions(Options):
     other_columns: Literal["skip", "error"] = "skip"
     """Columns that cannot be features (ids, free text, lists): skip them, or raise an error."""
     age_at: str | None = None
-    """The day from which ages of dates are counted, such as 2026-03-31; the latest by default."""
+    """Dates become ages, counted back from this day, such as 2026-03-31; the latest by default."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -162,15 +162,15 @@ class PropensityOptions(Options):
         "auto", "logged", "randomized", "swaps", "pivot", "adjacent-chain", "all-pairs", "em",
         "regression-em", "trust",
     ] = "auto"  # fmt: skip
-    """The estimator; auto takes the first that the log supports."""
+    """The propensity estimator; auto takes the first that the log supports."""
     randomized: str | None = None
     """The policy whose results were shuffled: propensities are estimated from its rows."""
     depth: int | None = None
     """The last position to estimate."""
     gamma: float | None = None
-    """Do not estimate: a position is examined with probability (1/position)^gamma."""
+    """Do not estimate, but assume that position k is examined with probability (1/k)^gamma."""
     file: Path | None = None
-    """Do not estimate: read propensities that were saved (.json)."""
+    """Do not estimate, but read saved propensities (.json)."""
     known: Any = None
     """Propensities, a curve or an array, as `join_features` takes them."""
     missing: Literal["error", "skip"] = "error"
@@ -219,21 +219,21 @@ class EvaluationOptions(Options):
     """How the gain over the logging policy is estimated from held-out clicks."""
 
     metric: str | None = None
-    """dcg@k or precision@k; dcg@10 by default, or to the last position of a shorter page."""
+    """dcg@k or precision@k; by default dcg@10, or dcg@k for pages of k < 10 results."""
     estimator: Literal["auto", "ips", "snips", "clipped", "dr"] = "auto"
-    """The off-policy estimator; auto takes dr if the ranker shows items that the log never did."""
+    """The off-policy estimator; auto takes dr if the ranker shows items that were never logged."""
     holdout_by: Literal["auto", "time", "queries"] = "auto"
-    """Evaluate on the last days or on held-out queries; auto is time if the log has some days."""
+    """Hold out the last days (time) or queries; auto holds out days if the log has enough."""
     holdout_from: str | None = None
-    """The first day that evaluates, such as 2026-03-31."""
+    """The first held-out day, such as 2026-03-31."""
     holdout_last: str | None = None
-    """The number of last days that evaluate, such as 7d or 2w."""
+    """The length of the held-out time at the end of the log, such as 7d or 2w."""
     holdout: float = HOLDOUT
-    """The share of the queries, or of the rows, that evaluates."""
+    """The share of the queries, or of the rows, that is held out for evaluation."""
     confidence: float = CONFIDENCE
     """The confidence level of every interval."""
     accept_features: tuple[str, ...] = ()
-    """Features that look as if they leak the evaluation clicks and do not: ctr,sales."""
+    """Features that the leak test ignores, because you know that they do not leak: ctr,sales."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -277,27 +277,27 @@ class RankerOptions(Options):
     """What is trained. An option that is ``None`` is left to the ranker's default."""
 
     model: Literal["linear", "neural", "lightgbm", "xgboost"] | None = None
-    """The kind of ranker; linear by default, or the one of --warm-start."""
+    """The kind of ranker; by default linear, or the kind of --warm-start."""
     warm_start: Path | None = None
-    """A saved ranker to continue from, with its settings; the log has clicks that are new to it."""
+    """A saved ranker to train further, with its settings, on a log of new clicks."""
     safety: float | None = None
-    """The confidence that is needed to replace your current ranker; 0 for none."""
+    """The confidence that is needed to replace your current ranker; 0 turns the check off."""
     impute: Literal["median-indicator", "median", "zero", "error"] | None = None
-    """The value of missing features (median-indicator by default); trees take them as they are."""
+    """How missing features are filled in; median-indicator by default. Trees need no filling."""
     transform: Literal["log", "root", "quantile", "auto"] | None = None
     """Transform features before scaling; auto lets held-out clicks choose. Not for trees."""
     normalize: Literal["minmax", "root-minmax", "standard", "query-minmax", "none"] | None = None
-    """The scaling of features; root-minmax takes roots of features with heavy tails."""
+    """The scaling of features; root-minmax takes roots of heavy-tailed features first."""
     method: Literal["countersample", "ips", "snips", "naive"] | None = None
     """The plan that samples clicks; trees take ips or naive."""
     unit: Literal["query", "pair", "click"] | None = None
-    """What one training example is."""
+    """The training example: all clicks of a query, all of a query and an item, or one click."""
     objective: str | None = None
-    """rank, log-rank, dcg, squared-rank or precision@k; other losses for networks and trees."""
+    """rank, log-rank, dcg, squared-rank or precision@k; networks and trees have other losses."""
     optimizer: Literal["dog", "sgd", "adam", "adagrad", "amsgrad"] | None = None
     """The optimizer of a linear ranker."""
     learning_rate: float | None = None
-    """The learning rate; a linear ranker needs none."""
+    """The learning rate; optional for a linear ranker."""
     steps: int | None = None
     """The training steps of a linear ranker; chosen from the log by default."""
     clip: float | None = None
@@ -307,8 +307,8 @@ class RankerOptions(Options):
         super().__post_init__()
         if self.model in {None, "linear"} and self.safety and self.learning_rate is not None:
             raise ParameterError(
-                "safety is given beside learning_rate, expected one of them: training with a "
-                "learning rate holds nothing out that could show which ranker is better"
+                "safety and learning_rate are both given, expected one of them: training with a "
+                "learning rate holds out no clicks that could show which ranker is better"
             )
 
     @property
@@ -325,23 +325,23 @@ class ExportOptions(Options):
     """Where a ranker is exported to, and what it is called there."""
 
     to: Literal["onnx", "elasticsearch", "opensearch", "solr", "sql"]
-    """The system."""
+    """The system to export to."""
     name: str | None = None
-    """The name of the model there; the one of the file by default."""
+    """The model's name in that system; by default the name of the file."""
     feature_names: tuple[str, ...] = ()
-    """The names of the features there, in the order of training: with commas, or @FILE."""
+    """The names of the features in that system, in the order of training, or @FILE."""
     model_type: Literal["linear", "xgboost+json", "ranklib"] | None = None
-    """For Elasticsearch and OpenSearch; what fits the ranker by default."""
+    """For Elasticsearch and OpenSearch: the type of the model; by default what fits the ranker."""
     feature_store: str | None = None
-    """The place that defines features: Solr's store, Elasticsearch's feature set."""
+    """The name of Solr's feature store, or of the feature set of Elasticsearch or OpenSearch."""
     one_query: bool = False
-    """For ONNX and query-minmax: the graph is called with the items of one query."""
+    """For ONNX and query-minmax: confirm that each call of the graph has the items of one query."""
     dialect: Literal["duckdb", "postgres", "spark", "bigquery", "snowflake"] | None = None
     """For SQL: the database that reads the view; duckdb by default."""
     table: str | None = None
     """For SQL: the table of the features, as schema.table or table; features by default."""
     query: str | None = None
-    """For SQL: the column of the query, which adds the rank to the view."""
+    """For SQL: the column of the query; with it, the view has a rank per query."""
     card: Literal["markdown", "html"] = "markdown"
     """The format of the model card."""
 
@@ -367,21 +367,21 @@ class SimulationOptions(Options):
     policy: tuple[Path, ...] = ()
     """A saved ranker that shows the items; may be repeated."""
     policy_fraction: tuple[float, ...] = ()
-    """A ranker trained on this share of the queries; may be repeated. 0.001 without any policy."""
+    """A ranker trained on this share of the queries; may be repeated. By default one, of 0.001."""
     shares: tuple[float, ...] = ()
     """The shares of the policies in the sessions: 0.9,0.1."""
     top: int | None = None
-    """The number of items shown, 0 for all. 10 with --sessions, else all."""
+    """The number of items shown; 0 for all. By default 10 with --sessions, else all."""
     shuffle: int | None = None
-    """Show this many first items in random order; 0 for all that are shown."""
+    """Shuffle this many items at the top; 0 for all that are shown."""
     swap: str | None = None
-    """Swap two items: adjacent, or first with another."""
+    """Swap two items: neighbours (adjacent), or the first with another one (first)."""
     swap_rate: float = 0.5
     """The share of the sessions with such a swap."""
     interleave: bool = False
     """Team-draft interleaving of two policies."""
     contexts: dict[str, str] = field(default_factory=dict)
-    """Contexts with share and gamma: phone=0.6:1.5,desktop=0.4:0.5."""
+    """Contexts with their share and gamma: phone=0.6:1.5,desktop=0.4:0.5."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -35,13 +35,20 @@ _TEXT_INPUTS = ("against", "data", "log", "path", "rankers", "studies")  # globs
 _TABLES = {"--columns", "--values"}  # options whose value is a table of names and values
 _PERSONAL = {"--out", "-o", "--help", "-h", "--version"}  # of one call, not of a team
 
+
+def _show_default(value: Any) -> str | None:  # noqa: ANN401 (of any option)
+    if not value or value is True:
+        return None
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 app = App(
     name="countersample",
     help="Turn a biased click log into an unbiased ranker.",
     version=f"countersample {__version__}",
     help_flags=("--help", "-h"),
     help_format="plaintext",
-    default_parameter=Parameter(negative=(), show_default=lambda each: str(each) if each else None),
+    default_parameter=Parameter(negative=(), show_default=_show_default),
     result_action="return_value",
 )
 app.meta.group_parameters = Group("Options of all commands", sort_key=10)
@@ -59,7 +66,9 @@ _HOMES = {
     "": app,
     "log": App(name="log", help="Check, count and sample raw logs.", sort_key=1),
     "data": App(name="data", help="List, describe, convert and make labelled data.", sort_key=2),
-    "study": App(name="study", help="Follow and evaluate studies of reproduce.", sort_key=3),
+    "study": App(
+        name="study", help="Show the progress of a study, and test its claims.", sort_key=3
+    ),
 }
 
 
@@ -110,9 +119,9 @@ def run(
     """Run a command.
 
     :param json: Print the result as JSON, for scripts.
-    :param config: A TOML file with options of the commands; countersample.toml by default.
+    :param config: A TOML file with options; by default countersample.toml of the current folder.
     :param log_format: Write a log of the steps to standard error, as text or JSON lines.
-    :param log_level: The least severe messages of the log; info by default.
+    :param log_level: The least severe messages to log; info by default.
     """
     console.configure_log(log_format, log_level)
     if config is not None and not config.is_file():

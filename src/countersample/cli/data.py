@@ -49,7 +49,7 @@ def info(
     :param path: LETOR text, a table (Parquet, CSV …) of labelled data or of features by query_id
         and item_id, a folder of those, or the name of a known set.
     :param verify: Check that a folder is a complete copy of a known set; exit with 1 if not.
-    :param name: With --verify: the known set that it should be.
+    :param name: With --verify: the known set to compare with.
     """
     from countersample.data import catalogue
     from countersample.data.labelled_files import load
@@ -127,7 +127,7 @@ def make(
     """Make a synthetic set of labelled data.
 
     :param shape: The set that it resembles.
-    :param target: Where to write, as in convert.
+    :param target: The file or folder to write, as for convert.
     :param queries: The number of queries.
     """
     from countersample.data import synthetic

@@ -22,7 +22,7 @@ from countersample.options import (  # noqa: TC001 (cyclopts reads them)
 LOGGED = "logged"  # the name of the logging policy
 NOT_BETTER, WORSE = 3, 4  # exit codes of --fail-unless-better
 
-_unless = "Exit with 3 if nothing is shown to be better, with 4 if it is worse."
+_unless = "Exit with 3 if no ranker is shown to be better, with 4 if it is worse."
 FailUnlessBetter = Annotated[bool, Parameter(group=p.OUTPUT, help=_unless)]
 
 
@@ -50,7 +50,7 @@ def fit(
     :param out: The ranker to write (.json).
     :param report: The page to write; beside the ranker by default.
     :param show_ids: Show ids of queries and items on the page.
-    :param half_life: The time after which a day counts half in training, such as 14d.
+    :param half_life: The age at which a day counts half in training, such as 14d.
     """
     from countersample._progress import share_progress
     from countersample.fitting import fit_from_impressions, write_page

@@ -37,10 +37,10 @@ def check(
     """Validate and describe a log, or compare it with another.
 
     :param log: The log, in any form that fit reads, or a click log that simulate wrote.
-    :param against: An earlier log: report what changed since, and exit with 3 if anything did.
+    :param against: An earlier log: report the changes since then, and exit with 3 if there are any.
     :param features_before: With --against: the features of the earlier log's items, if they differ.
     :param randomized: The policy whose results were shuffled.
-    :param report: With --against: write what changed as a page (.html).
+    :param report: With --against: the page of the changes to write (.html).
     """
     if against is not None:
         from countersample.fitting import write_drift_page
@@ -58,7 +58,7 @@ def check(
         return Output.of(drift, closing, DRIFT if drift.is_drift else 0)
     _reject(
         {"--features": features, "--features-before": features_before, "--report": report},
-        "for comparing two logs: name the other with --against, or leave it out",
+        "only for comparing two logs: give the earlier log with --against, or leave it out",
     )
     clicks = _read_clicks(log)
     if clicks is not None:
@@ -140,7 +140,7 @@ def count(
     :param log: The log of a day, or of several days.
     :param out: The folder of the aggregated log, with one folder per day.
     :param day: The day of a log without timestamps: 2026-03-31.
-    :param replace_days: Replace days that exist.
+    :param replace_days: Replace days that the folder already has.
     :param missing: Rows that are impossible: raise an error, or skip them.
     """
     from countersample.logs import count_days, read_impressions
@@ -167,7 +167,7 @@ def propensity(
     log_options: LogOptions = p.LOG_OPTIONS,
     seed: p.Seed = 0,
 ) -> Output:
-    """Estimate position bias with all estimators that the log supports.
+    """Estimate position bias, with every estimator that the log supports.
 
     :param out: Save the propensities (.json), which fit --propensities reads.
     """
@@ -177,7 +177,9 @@ def propensity(
     from countersample.logs import read_features, read_impressions
 
     if plot is not None and propensities.method == "trust":
-        raise ParameterError("--plot draws examination alone, and trust is more: leave it out")
+        raise ParameterError(
+            "--plot draws examination only, which the method trust is more than: leave it out"
+        )
     for path in (out, plot):
         if path is not None:
             check_writable(path)
@@ -221,10 +223,10 @@ def judgements(
     """Estimate how relevant items are to their queries, and grade them.
 
     :param out: The judgements to write.
-    :param to: The format: all columns (.parquet or .csv), or the one of another tool.
-    :param grades: The lowest relevance of grade 1, 2, …: 0.05,0.1,0.3. By default odds of ½, 1 and
-        2 times those of the mean.
-    :param min_exposure: Leave out items that were examined less often than this, as is expected.
+    :param to: table has all columns (.parquet or .csv); the others are formats of other tools.
+    :param grades: The lowest relevance of grade 1, 2, …: 0.05,0.1,0.3. By default its odds are
+        ½, 1 and 2 times the odds of the mean.
+    :param min_exposure: Leave out items that were examined fewer times than this, in expectation.
     """
     from countersample.fitting import judgements_from_impressions
     from countersample.fitting.judgements import check_table_name

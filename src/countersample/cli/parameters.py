@@ -142,16 +142,16 @@ Report = Annotated[Path | None, Parameter(group=OUTPUT)]
 Log = Annotated[str, Parameter(help="The log, in any form that fit reads.")]
 _data = Parameter(help="Labelled data: LETOR text, a table, a saved dataset, a folder of splits.")
 Data = Annotated[Path, _data]
-DataDir = Annotated[Path | None, Parameter(help="The folder in which known sets are looked up.")]
+DataDir = Annotated[Path | None, Parameter(help="The folder that has the known sets.")]
 _features = "The features of items, by query_id and item_id: Parquet, CSV, TSV or LETOR text."
 Features = Annotated[Path | None, Parameter(group=FEATURES, help=_features)]
 _fold = "The fold of a folder with Fold1 … or S1 …; the first by default."
 Fold = Annotated[int | None, WHOLE, Parameter(validator=Number(gte=1), help=_fold)]
 _bits = Parameter(help="Features in 8 or 16 bits; auto takes the fewest that lose little.")
 Bits = Annotated[Literal[8, 16, "auto"] | None, _bits]
-_cache = Parameter(help="Keep LETOR text in binary form in this folder, for the next time.")
+_cache = Parameter(help="A folder for LETOR text in binary form, which the next run reads faster.")
 Cache = Annotated[Path | None, _cache]
-_plot = "Draw the result into this .png, .svg or .pdf."
+_plot = "The figure to write: .png, .svg or .pdf."
 Plot = Annotated[Path | None, Parameter(group=OUTPUT, help=_plot)]
 Confidence = Annotated[float, Parameter(help="The confidence level of the intervals.")]
 _seed = Parameter(validator=Number(gte=0), help="The seed of the random numbers.")

@@ -40,7 +40,7 @@ def train(
     :param out: The ranker to write.
     :param include: The features to use: price,sales (for LETOR text, their numbers).
     :param exclude: The features to leave out: title,ctr (for LETOR text, their numbers).
-    :param evaluation: Estimate the gain over the logging policy: trains once more per fold.
+    :param evaluation: Estimate the gain over the logging policy, which trains once more per fold.
     """
     from countersample import ClickLog
     from countersample._progress import share_progress
@@ -151,7 +151,9 @@ def rank(
         dataset = load_train(data, fold=fold, cache=cache, progress=True)
         n_rows = rank_dataset(scorer, dataset, out, top=top)
     elif fold is not None or cache is not None:
-        raise ParameterError(f"{data} is a table: leave out --fold and --cache, of LETOR text")
+        raise ParameterError(
+            f"{data} is a table: leave out --fold and --cache, which are for LETOR text"
+        )
     else:
         query, item = ids.get("query_id"), ids.get("item_id")
         n_rows = rank_file(scorer, data, out, query=query, item=item, top=top)

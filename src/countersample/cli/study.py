@@ -40,8 +40,8 @@ def reproduce(
         medium, and paper for a study of your own.
     :param data: A dataset by name or path, instead of those of the study; may be repeated.
     :param out: The results folder; reproduction-SCALE by default, or the name of your study.
-    :param list_studies: List the studies that come with the package, and stop.
-    :param dry_run: Report what would be done and how long it takes, and stop.
+    :param list_studies: List the studies of the package, and stop.
+    :param dry_run: Report the jobs and how long they take, and stop.
     """
     from countersample._environment import available_cores
     from countersample.study import reproduction
@@ -114,9 +114,9 @@ def status(folder: Path, /) -> Output:
 
 
 def claims(results: Path, /, *, data: tuple[str, ...] = (), out: p.OptionalOut = None) -> Output:
-    """Test the claims of studies again on a file of results.
+    """Test the claims of studies on a file of results.
 
-    :param results: The rows of studies (results.parquet).
+    :param results: The results of studies (results.parquet).
     :param data: Only this dataset; may be repeated.
     :param out: A folder for the tables and figures; none by default.
     """

@@ -85,8 +85,8 @@ def _check_type(model_type: str | None, spec: ModelSpecification) -> str:
     types = ("linear",) if isinstance(spec.scorer, LinearScorer) else _TREE_TYPES
     if spec.takes_missing and model_type == "ranklib" and types is _TREE_TYPES:
         raise ParameterError(
-            "model_type is 'ranklib', which takes what is missing for 0, expected 'xgboost+json': "
-            "the trees of this ranker have learned where to go with it"
+            "model_type is 'ranklib', which reads missing features as 0, expected 'xgboost+json': "
+            "the trees of this ranker have a branch for them"
         )
     if model_type is not None and model_type not in types:
         raise ParameterError(

@@ -33,14 +33,14 @@ def translate(spec: ModelSpecification, *, one_query: bool = False) -> Translati
     """Write a ranker as an ONNX graph that normalises and scores."""
     if spec.preprocessing.is_by_query and not one_query:
         raise ParameterError(
-            "this ranker normalises by query (normalize='query-minmax'), so its graph has to be "
-            "called with all items of one query: confirm it with one_query=True (--one-query), or "
+            "this ranker normalises by query (normalize='query-minmax'), so each call of its graph "
+            "must have all items of one query: confirm this with one_query=True (--one-query), or "
             "train with normalize='minmax' or 'standard'"
         )
     if one_query and not spec.preprocessing.is_by_query:
         raise ParameterError(
             "one_query is True, expected it only for a ranker with normalize='query-minmax': leave "
-            "it out, and the graph takes the items of any queries together"
+            "it out, as this graph scores items of any queries together"
         )
     model = _model(spec)
     need("onnx").checker.check_model(model, full_check=True)

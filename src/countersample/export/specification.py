@@ -142,9 +142,9 @@ class ModelSpecification:
         names = self.names
         if self._has_missing_weights:
             raise ParameterError(
-                f"{self.system} takes what is missing for 0, and this ranker, which is what trees "
-                "were boosted from, has another answer for each feature: export to ONNX (--to "
-                "onnx) or SQL (--to sql), or train a linear ranker"
+                f"{self.system} reads missing features as 0, and this ranker has a weight of its "
+                "own for each missing feature: export to ONNX (--to onnx) or SQL (--to sql), or "
+                "train a linear ranker"
             )
         if self.preprocessing.imputer is not None:
             names = self.preprocessing.imputer.names(names)
@@ -158,9 +158,9 @@ class ModelSpecification:
             raise TypeError(f"{self.kind} rankers have no trees")
         if self.scorer.base is not None:
             raise ParameterError(
-                f"{self.system} has models of trees and linear ones, but no sum of both, and the "
-                "trees of this ranker add to a linear one, from which they were boosted: export to "
-                "ONNX (--to onnx) or SQL (--to sql), or train with start='zero'"
+                f"{self.system} cannot add trees to a linear model, and the trees of this ranker "
+                "were boosted from one: export to ONNX (--to onnx) or SQL (--to sql), or train "
+                "with start='zero'"
             )
         return self.scorer
 
@@ -179,9 +179,9 @@ class ModelSpecification:
         for index, scale in enumerate(normalizer.scale):
             if scale > 0 and not 0 < as_float32(scale) < np.inf:
                 raise DataError(
-                    f"feature {index} is normalised with a scale of {scale:.3g}, expected one that "
-                    f"float32 can tell from 0 and from infinity, as {self.system} computes in "
-                    "that: rescale that feature before training, or leave it out"
+                    f"feature {index} is normalised with a scale of {scale:.3g}, expected one "
+                    f"that is neither 0 nor infinite in float32, in which {self.system} "
+                    "computes: rescale that feature before training, or leave it out"
                 )
         pairs = zip(normalizer.shift, normalizer.scale, strict=True)
         return [(shift, scale) if scale > 0 else None for shift, scale in pairs]
@@ -191,10 +191,10 @@ class ModelSpecification:
         first, *others = (index for index, each in enumerate(numbers) if each)
         more = f" and {len(others):,} more" if others else ""
         raise ParameterError(
-            f"{self.system} cannot take the {_TRANSFORMS[normalizer.transform_name or 'root']} "
-            f"that this ranker takes of feature {self.names_by_item[first]!r}{more} "
-            f"({normalizer.label}): export to ONNX (--to onnx) or SQL (--to sql), or take them in "
-            "your own pipeline and train on that with normalize='minmax', or train with "
+            f"{self.system} cannot compute the {_TRANSFORMS[normalizer.transform_name or 'root']} "
+            f"of feature {self.names_by_item[first]!r}{more} "
+            f"({normalizer.label}): export to ONNX (--to onnx) or SQL (--to sql), or compute them "
+            "in your own pipeline and train on the result with normalize='minmax', or train with "
             "normalize='minmax' or 'standard' and feature_transform=None"
         )
 

@@ -216,8 +216,8 @@ def _table_columns(spec: ModelSpecification) -> tuple[str, ...]:
         return spec.names
     if spec.feature_names != tuple(spec.preprocessing.encoder.feature_names):
         raise ParameterError(
-            "feature_names is given, expected it left out: this ranker computes its features from "
-            "the columns of a table, which the view reads by their names of training"
+            "feature_names is given: leave it out, because the view computes the features of this "
+            "ranker from columns that have the same names as in training"
         )
     return tuple(column.name for column in spec.preprocessing.encoder.columns)
 
@@ -373,7 +373,7 @@ def _interpolated(column: str, knots: Sequence[float], shares: Sequence[float], 
 def _check_columns(columns: tuple[str, ...], to: Dialect, query: str | None) -> None:
     """Reject columns that have the name of a column of the view, or that share a name."""
     if query == "":
-        raise ParameterError("query is '', expected the name of the column that has the query")
+        raise ParameterError("query is '', expected the name of the column of the query")
     added = (SCORE, RANK) if query is not None else (SCORE,)
 
     def is_added(name: str) -> bool:

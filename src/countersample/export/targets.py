@@ -153,7 +153,7 @@ def export(
     choices = {name: value for name, value in choices.items() if value not in (None, False)}
     for name in choices.keys() - target.options:
         raise ParameterError(
-            f"{name} is given, expected it left out: {options.to} has no such choice"
+            f"{name} is given, which the target {options.to} does not have: leave it out"
         )
     if options.feature_store is not None:
         check_name(options.feature_store, option="feature_store")
@@ -200,7 +200,9 @@ def _card_path(path: Path, ending: str) -> Path:
     """Return the path of the card; reject paths that cannot be written, or have another file."""
     card = path.with_suffix(ending)
     if path == card:
-        raise ParameterError(f"{path}: the model's card is to be there, expected another ending")
+        raise ParameterError(
+            f"{path}: the model card is written to this file, expected another ending for the model"
+        )
     for each in (path, card):
         check_writable(each)
     if path.is_file() and path.read_bytes().startswith(BEGINNING):
@@ -209,8 +211,8 @@ def _card_path(path: Path, ending: str) -> Path:
         )
     if card.is_file() and MARK.encode() not in card.read_bytes():
         raise ParameterError(
-            f"{card}: the model's card is to be there, but another text is: give the model "
-            "another name, or move that text"
+            f"{card}: the model card is written to this file, which has another text: give the "
+            "model another name, or move that file"
         )
     return card
 
@@ -225,8 +227,8 @@ def _check_definition(path: Path, definition: Any) -> None:  # noqa: ANN401 (JSO
     if missing:
         problem = f"has no feature {missing[0]!r}" if names else "is no definition of features"
         raise ParameterError(
-            f"{path}: {problem}, expected one of the features of this ranker, for the model to be "
-            "beside it: move it away, and it is written anew, or give the model another name"
+            f"{path}: {problem}, expected a definition of all features of this ranker: move the "
+            "file away to have it written anew, or give the model another name"
         )
 
 

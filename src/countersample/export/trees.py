@@ -87,8 +87,8 @@ def fold(
     levels = depths(trees).max(initial=0)
     if levels > max_levels:
         raise ParameterError(
-            f"a tree has {levels} levels, expected at most {max_levels}, as readers of nested "
-            "trees have stacks: export to ONNX (--to onnx), or train with fewer leaves"
+            f"a tree has {levels} levels, expected at most {max_levels}, because parsers of "
+            "nested trees overflow: export to ONNX (--to onnx), or train with fewer leaves"
         )
     results: dict[int, Node] = {}
     for node in range(len(trees.feature) - 1, -1, -1):  # children come after their parents
