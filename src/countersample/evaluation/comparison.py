@@ -110,6 +110,7 @@ class Comparison(Tabular):
     confidence: float
     warnings: tuple[str, ...] = ()  # reasons to trust the intervals less
     withheld: dict[str, str] = field(default_factory=dict)  # why clicks cannot evaluate a candidate
+    defect: str = ""  # of the log, because of which it evaluates no candidate
     unidentified: str = ""  # the method whose propensities the log does not identify, if any
 
     @property
@@ -119,7 +120,7 @@ class Comparison(Tabular):
         for each in self.differences:
             names = (each.candidate, each.reference)
             reasons = [f"{name} {self.withheld[name]}" for name in names if name in self.withheld]
-            withheld = reasons[0] if reasons else ""
+            withheld = self.defect or (reasons[0] if reasons else "")
             verdicts[each.candidate] = decide(
                 each, withheld=withheld, unidentified=self.unidentified
             )

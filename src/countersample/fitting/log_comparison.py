@@ -111,7 +111,7 @@ def compare_from_impressions(
     The log is checked, weighted and joined like in `fit_from_impressions`, and intervals include
     the uncertainty of estimated propensities. Nothing is trained. The verdict is withheld for a
     ranker that was trained on this very log, and for one with a feature that leaks these clicks
-    (`find_leaks`).
+    (`find_leaks`), and for all rankers if the log has a defect (`LogCheck.withheld`).
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def compare_from_impressions(
     leaking = [leak.name for leak in leaks if leak.name not in accepted]
     withheld, doubtful_records = _check_records(candidates, leaking, log, whole)
     comparison = replace(
-        comparison, withheld=withheld,
+        comparison, withheld=withheld, defect=log.check.withheld,
         unidentified="" if log.source.is_identified else log.source.method,
     )  # fmt: skip
     evaluation_warnings = [*doubtful_records, *map(as_sentence, comparison.warnings)]

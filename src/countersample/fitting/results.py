@@ -115,7 +115,7 @@ class Fit(GainEstimate):
         """Whether the ranker is better than your current one, and why."""
         return decide(
             self.gain,
-            withheld=describe_leaks(self.leaks, self.accepted, _ACCEPT),
+            withheld=self.check.withheld or describe_leaks(self.leaks, self.accepted, _ACCEPT),
             unidentified="" if self.is_identified else self.evaluation_source.method,
             kept=describe_kept(self.ranker),
         )
@@ -137,7 +137,7 @@ class Fit(GainEstimate):
 
     @property
     def is_withheld(self) -> bool:
-        """Whether there is no verdict, because a feature leaks the evaluation clicks."""
+        """Whether there is no verdict: a feature leaks, or the log has a defect (`LogCheck`)."""
         return self.decision.is_withheld
 
     @property

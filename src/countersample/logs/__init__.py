@@ -6,6 +6,7 @@ from countersample.logs.checks import LogCheck, Suspicious
 from countersample.logs.columns import join_query_ids
 from countersample.logs.counts import PositionCounts
 from countersample.logs.features import FeatureTable, read_features
+from countersample.logs.findings import Finding
 from countersample.logs.impressions import Impressions, read_impressions
 from countersample.logs.joins import JoinReport, RowPropensities, join_features
 from countersample.logs.shards import read_training_shards, write_training_shards
@@ -13,6 +14,7 @@ from countersample.logs.shards import read_training_shards, write_training_shard
 __all__ = [
     "CountedDay",
     "FeatureTable",
+    "Finding",
     "Impressions",
     "JoinReport",
     "LogCheck",

@@ -37,6 +37,7 @@ from countersample.logs.checks import describe_sessions
 from countersample.logs.columns import NONE
 from countersample.logs.days import parse_day
 from countersample.logs.files import JOINED_QUERIES, TEXT_IDS, find_files
+from countersample.logs.findings import PAGE_SUMS, PageSums, add_up_pages
 from countersample.logs.tally import integers
 
 if TYPE_CHECKING:
@@ -285,14 +286,17 @@ def _has_rows(day: date, log: Impressions, *, skip_impossible: bool) -> bool:
 
 
 def _write_day(log: Impressions, home: Path, day: date) -> CountedDay:
-
+    """Aggregate the rows of a day, and write its folder."""
     sessions = describe_sessions(log)
+    has_views = "session" in log.columns and not log.is_aggregated
+    pages = add_up_pages(log) if has_views else PageSums()
     rows = aggregate(log, is_mixed=bool(sessions.n_mixed))
     table = _arrange(log.collect(rows), day)
     table = table.replace_schema_metadata(
         {
             TEXT_IDS: str(log.has_text_ids).lower(),
             JOINED_QUERIES: str(log.joins_queries).lower(),
+            PAGE_SUMS: pages.to_json(),
         }
     )
     folder = _day_folder(home, day)
@@ -308,7 +312,10 @@ def _write_day(log: Impressions, home: Path, day: date) -> CountedDay:
         n_clicks=int(integers(table["click"]).sum()),
         n_sessions=sessions.n_sessions if "sessions" in table.column_names else None,
         n_bytes=(folder / _FILE).stat().st_size,
-        warnings=() if suspicious is None else tuple(suspicious.sentences()),
+        warnings=(
+            *(each.sentence for each in pages.findings()),
+            *(f"{text}." for text in ([] if suspicious is None else suspicious.problems())),
+        ),
     )
 
 

@@ -29,6 +29,7 @@ from countersample.logs.aggregation import (
     sum_columns,
 )
 from countersample.logs.columns import NONE
+from countersample.logs.findings import Finding, find_page_defects
 from countersample.logs.tally import MAX_GROUPS, check_sessions, integers, tally
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ class LogCheck(Tabular):
         than their query has sessions.
     shuffled : tuple of str
         The policies whose rankings were shuffled: as the user named it, or found by their names.
+    defects : tuple of Finding
+        What breaks the pages of the log: positions that restart, repeated rows, clicks that are
+        rows of their own, missing rows.
     has_events : bool
         Whether the values of events define clicks.
 
@@ -108,40 +112,67 @@ class LogCheck(Tabular):
     n_moved: int
     n_repeated: int
     shuffled: tuple[str, ...]
+    defects: tuple[Finding, ...] = ()
     has_events: bool = False
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences about what a person should look at."""
+    def findings(self) -> tuple[Finding, ...]:
+        """What a person should look at; some findings withhold the verdict."""
+        findings = list(self.defects)
         problem = self.problems.sentence(has_impressions="impressions" in self.columns)
-        sentences = [] if problem is None else [f"{problem}."]
-        sentences += [] if self.suspicious is None else self.suspicious.sentences()
+        if problem is not None:
+            findings.append(Finding(problem))
+        if self.suspicious is not None:
+            findings += map(Finding, self.suspicious.problems())
         if self.has_events and "session" not in self.columns:
-            sentences.append(
-                "The log has events and no sessions, so each row is one impression, also a click "
-                "beside the row of its impression: name the column that identifies pages of "
-                "results with columns={'session': '…'} (--columns session=…)."
+            findings.append(
+                Finding(
+                    "the log has events and no sessions, so each row is one impression, also a "
+                    "click beside the row of its impression",
+                    "name the column that identifies pages of results with "
+                    "columns={'session': '…'} (--columns session=…)",
+                )
             )
         if self.n_without_session:
-            sentences.append(f"{self.n_without_session:,} rows have no session.")
+            findings.append(Finding(f"{self.n_without_session:,} rows have no session"))
         if self.n_repeated:
-            sentences.append(
-                f"{self.n_repeated:,} query-item pairs were shown more often than their query has "
-                "sessions: a session seems to be more than one page of results, or a page to show "
-                "an item twice; give each page its own id."
+            findings.append(
+                Finding(
+                    f"{self.n_repeated:,} query-item pairs were shown more often than their query "
+                    "has sessions",
+                    "a session seems to be more than one page of results, or a page to show an "
+                    "item twice; give each page its own id",
+                )
             )
         if self.counts.rest is not None:
-            sentences.append(
-                "The log has so many query-item pairs that pairs without a click are counted "
-                "together per query: estimates from clicks do not change."
+            findings.append(
+                Finding(
+                    "the log has so many query-item pairs that pairs without a click are counted "
+                    "together per query",
+                    "estimates from clicks do not change",
+                )
             )
         if self.counts.n_clicks == self.counts.n_impressions:
-            sentences.append(
-                "Every impression has a click: rows of results without a click are missing."
+            findings.append(
+                Finding(
+                    "every impression has a click",
+                    "rows of results without a click are missing",
+                    withholds=True,
+                )
             )
         if not self.counts.n_clicks:
-            sentences.append("The log has no click: there is nothing to learn from.")
-        return tuple(sentences)
+            findings.append(Finding("the log has no click", "there is nothing to learn from"))
+        return tuple(findings)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The findings as sentences."""
+        return tuple(each.sentence for each in self.findings)
+
+    @property
+    def withheld(self) -> str:
+        """Why the log gives no verdict; empty if it does."""
+        return next((each.reason for each in self.findings if each.withholds), "")
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
         """Return impressions, clicks and click rate of each position."""
@@ -175,6 +206,7 @@ class LogCheck(Tabular):
             "positions": self.to_frame("pyarrow").drop_columns("click_rate").to_pylist(),
             "shuffled": list(self.shuffled),
             "warnings": list(self.warnings),
+            "withheld": self.withheld,
         }
 
     def draw(self, path: str | PathLike[str]) -> None:
@@ -268,6 +300,7 @@ def check(
         suspicious=log.left_out or sessions.suspicious,
         policies=policies,
         **pairs,
+        defects=tuple(find_page_defects(log, counts)),
         has_events=log.has_events,
         shuffled=(randomized,) if randomized else tuple(filter(_RANDOMIZED.search, policies or {})),
     )
@@ -319,7 +352,7 @@ class Suspicious:
     duplicate_clicks: int
     is_left_out: bool = False
 
-    def sentences(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Describe what looks wrong and its share of all clicks, if that is notable."""
         sentences = []
         min_clicks = NOTABLE_SHARE * self.n_clicks
@@ -338,8 +371,8 @@ class Suspicious:
                 f"{_count(self.duplicates, 'row')} repeated, with the same session, query, item "
                 f"and position: {self._share(self.duplicate_clicks)}"
             )
-        end = "; left out." if self.is_left_out else (
-            "; leave them out with without_suspicious() (--suspicious skip) if they are not people."
+        end = "; left out" if self.is_left_out else (
+            "; leave them out with without_suspicious() (--suspicious skip) if they are not people"
         )  # fmt: skip
         return [f"{sentence}{end}" for sentence in sentences]
 
@@ -398,8 +431,13 @@ def describe_sessions(log: Impressions) -> Sessions:
     return Sessions(int(sessions[is_session].sum()), n_without, n_mixed, suspicious)
 
 
-def without_suspicious(frame: nw.LazyFrame[Any], suspicious: Suspicious) -> nw.LazyFrame[Any]:
-    """Return a log without what looks wrong; repeated rows become one, with their click."""
+def without_suspicious(
+    frame: nw.LazyFrame[Any], suspicious: Suspicious, *, merges_views: bool
+) -> nw.LazyFrame[Any]:
+    """Return a log without what looks wrong; repeated rows become one, with their click.
+
+    With `merges_views` rows also repeat if their timestamps differ, such as those of clicks.
+    """
     rows = frame
     if suspicious.sessions:
         whole_pages = _group_sessions(frame).filter(
@@ -411,9 +449,9 @@ def without_suspicious(frame: nw.LazyFrame[Any], suspicious: Suspicious) -> nw.L
     if suspicious.clients:
         many = _group_clients(frame).filter(nw.col("sessions") > suspicious.many_sessions)
         rows = rows.join(many.select("client"), on="client", how="anti")
-    if suspicious.duplicates:
+    if suspicious.duplicates or merges_views:
         columns = frame.collect_schema().names()
-        by = _identity(frame)
+        by = [*KEYS, "session"] if merges_views else _identity(frame)
         others = {name: nw.col(name).max() for name in columns if name not in by}
         once = rows.filter(~nw.col("session").is_null()).group_by(*by).agg(**others)
         alone = rows.filter(nw.col("session").is_null())

@@ -31,6 +31,7 @@ from countersample.logs.days import (
 )
 from countersample.logs.engines import ENGINES, check_types, collect, find_engine
 from countersample.logs.files import JOINED_QUERIES, TEXT_IDS, explained, find_files
+from countersample.logs.findings import add_up_pages, read_page_sums
 from countersample.logs.joins import RowPropensities
 from countersample.logs.readers import find_reader, open_with_reader
 from countersample.logs.tally import (
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from countersample.logs.checks import Suspicious
     from countersample.logs.counts import PositionCounts
     from countersample.logs.days import Clock
+    from countersample.logs.findings import PageSums
     from countersample.logs.tally import Visits
 
 _DEFAULT_ENGINE = next(iter(ENGINES))
@@ -90,6 +92,8 @@ class Impressions(AbstractContextManager["Impressions"]):
         The log's own columns that are features.
     half_life : float, optional
         The number of days after which a day counts half in training; see `with_half_life`.
+    page_sums : PageSums, optional
+        What an aggregated log stores of the views that it had.
     """
 
     frame: nw.LazyFrame[Any]
@@ -101,6 +105,7 @@ class Impressions(AbstractContextManager["Impressions"]):
     left_out: Suspicious | None = None
     features: tuple[str, ...] = ()
     half_life: float | None = None
+    page_sums: PageSums | None = None
     _resources: _Resources = field(default_factory=lambda: _Resources(ExitStack()))
     _cache: dict[str, Any] = field(default_factory=dict)  # the clock and the days of the frame
 
@@ -217,7 +222,9 @@ class Impressions(AbstractContextManager["Impressions"]):
             )
         suspicious = describe_sessions(self).suspicious
         assert suspicious is not None  # noqa: S101 (the log has ids of sessions)
-        rows = without_suspicious(self.frame, suspicious)
+        pages = add_up_pages(self)
+        merges_views = pages.has_click_rows or pages.has_repeated_rows
+        rows = without_suspicious(self.frame, suspicious, merges_views=merges_views)
         return self.with_frame(rows, left_out=replace(suspicious, is_left_out=True))
 
     def of_policy(self, *policies: str) -> Impressions:
@@ -357,6 +364,7 @@ def read_impressions(
             has_events=bool(options.values),
             joins_queries=options.join_queries,
             features=tuple(dict.fromkeys(options.features)),
+            page_sums=_read_page_sums(log, source),
             _resources=_Resources(cleanup.pop_all()),
         )
     return log.without_suspicious() if options.suspicious == "skip" else log
@@ -401,6 +409,14 @@ def _read_frame(
         elif options.master or options.memory_limit or options.temp_dir:
             raise ParameterError("master, memory_limit and temp_dir are for files, not for a frame")
         return Impressions(prepare_rows(convert_to_utc(frame), options), chosen.name, name)
+
+
+def _read_page_sums(log: Impressions, source: Any) -> PageSums | None:  # noqa: ANN401 (path or frame)
+    """Return what the files of an aggregated log store of its pages."""
+    if "sessions" not in log.columns or not isinstance(source, str | os.PathLike):
+        return None
+    files = find_files(os.fspath(source))
+    return read_page_sums(files.paths) if TEXT_IDS in files.metadata() else None
 
 
 def _check_aggregated(
