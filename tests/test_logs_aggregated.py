@@ -1,6 +1,8 @@
 """Aggregated logs: they give the same counts, propensities, weights and rankers as the raw log."""
 
 import shutil
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -14,11 +16,13 @@ from shops import make
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.fitting import fit_from_impressions
 from countersample.logs import (
+    aggregated,
     count_days,
     read_features,
     read_impressions,
 )
 from countersample.logs.aggregated import is_aggregated
+from countersample.logs.findings import PAGE_SUMS
 from countersample.options import EvaluationOptions
 
 ARRAYS = ("query", "item", "position", "context", "impressions", "clicks", "value", "sessions",
@@ -191,12 +195,102 @@ def test_a_day_is_counted_once(tmp_path):
     with pytest.raises(DataError, match=r"day=2026-03-01: this day was counted before.*--replace"):
         count_days(log, tmp_path)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-    half = table.slice(0, len(table) // 2)
-    count_days(read_impressions(half), tmp_path, replace=True)
-    same_log(tmp_path, half)
+    most = table.slice(0, len(table) - 2)
+    days = count_days(read_impressions(most), tmp_path, replace=True)
+    n_before = sum(1 for text in table["timestamp"].to_pylist() if text < "2026-03-02")
+    assert days[0].warnings[0] == f"This day replaces {n_before:,} impressions."
+    same_log(tmp_path, most)
     (tmp_path / "day=2026-03-01" / "mine.txt").write_text("mine")
     with pytest.raises(DataError, match="is no day of counts, so it is not replaced"):
         count_days(log, tmp_path, replace=True)
+
+
+def log_of_a_day(*, n=20, day=1, first_session=0):
+    """Return a log of sessions with five results each."""
+    row = np.arange(n)
+    return pa.table({
+        "query_id": ["q"] * n, "item_id": row % 5, "position": row % 5 + 1,
+        "click": (row % 3 == 0).astype(np.int8), "session": first_session + row // 5,
+        "timestamp": [f"2026-03-{day:02d}T10:00:00"] * n,
+    })  # fmt: skip
+
+
+def test_late_rows_do_not_replace_their_day(tmp_path):
+    count_days(read_impressions(log_of_a_day(n=2000)), tmp_path)
+    late = read_impressions(log_of_a_day(n=1))
+    with pytest.raises(DataError, match=r"with 2,000 impressions, and this log has only 1 of it"):
+        count_days(late, tmp_path, replace=True)
+    assert read_impressions(tmp_path).counts().n_impressions == 2000
+
+
+@pytest.mark.parametrize("options", [[], ["--replace"]])
+def test_two_processes_that_count_a_day_lose_nothing(tmp_path, options):
+    """Each has a shard of the day: one of them is rejected, as the other was first."""
+    for shard in range(2):
+        table = log_of_a_day(n=100, first_session=100 * shard)
+        parquet.write_table(table, tmp_path / f"{shard}.parquet")
+    command = [sys.executable, "-m", "countersample", "log", "count"]
+    counting = [
+        subprocess.Popen(
+            [*command, tmp_path / f"{shard}.parquet", "-o", tmp_path / "counts", *options],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for shard in range(2)
+    ]  # fmt: skip
+    errors = [each.communicate()[1] for each in counting]
+    codes = [each.returncode for each in counting]
+    n_impressions = read_impressions(tmp_path / "counts").counts().n_impressions
+    if options and codes == [0, 0]:  # the second began when the first had ended, and replaced it
+        assert n_impressions == 100
+        return
+    assert sorted(map(bool, codes)) == [False, True]
+    assert n_impressions == 100
+    (error,) = (text for text, code in zip(errors, codes, strict=True) if code)
+    assert "this day" in error
+
+
+def test_a_day_that_another_process_writes_meanwhile_is_not_replaced(tmp_path, monkeypatch):
+    log, other = (read_impressions(log_of_a_day(n=n)) for n in (100, 50))
+    original = aggregated.describe_sessions
+
+    def write_meanwhile(part):
+        monkeypatch.setattr(aggregated, "describe_sessions", original)
+        count_days(other, tmp_path)
+        return original(part)
+
+    monkeypatch.setattr(aggregated, "describe_sessions", write_meanwhile)
+    with pytest.raises(DataError, match="another process counted this day meanwhile"):
+        count_days(log, tmp_path, replace=True)
+    assert read_impressions(tmp_path).counts().n_impressions == 50
+
+
+@pytest.mark.parametrize("day", [1, 2])
+@pytest.mark.parametrize("damage", ["empty", "cut", "footer", "metadata"])
+def test_a_damaged_day_is_an_error(tmp_path, day, damage):
+    for each in (1, 2):
+        count_days(read_impressions(log_of_a_day(day=each)), tmp_path)
+    file = tmp_path / f"day=2026-03-{day:02d}" / "part.parquet"
+    content = file.read_bytes()
+    if damage == "metadata":
+        table = parquet.read_table(file)
+        metadata = {**table.schema.metadata, PAGE_SUMS: b"[]"}
+        parquet.write_table(table.replace_schema_metadata(metadata), file)
+    else:
+        file.write_bytes({"empty": b"", "cut": content[: len(content) // 2],
+                          "footer": content[:-9] + bytes(9)}[damage])  # fmt: skip
+    with pytest.raises(DataError, match=r"part\.parquet"):
+        read_impressions(tmp_path).counts()
+
+
+def test_a_day_whose_folder_is_deleted_is_forgotten(tmp_path):
+    for each in (1, 2, 3):
+        count_days(read_impressions(log_of_a_day(day=each, n=20 * each)), tmp_path)
+    shutil.rmtree(tmp_path / "day=2026-03-02")
+    count_days(read_impressions(log_of_a_day(day=4)), tmp_path)
+    log = read_impressions(tmp_path)
+    assert [day.day for day in log.days().days] == [1, 3, 4]
+    assert log.counts().n_impressions == 20 + 60 + 20
+    assert not [path for path in tmp_path.rglob("*") if "2026-03-02" in str(path)]
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from twins_impressions import as_dict, count, random_log, rows_of
 
 from countersample.errors import DataError, ParameterError
 from countersample.logs import PositionCounts, read_impressions
+from countersample.logs.counts import MAX_IMPRESSIONS, MAX_POSITION, row_keys
 from countersample.plotting import wilson_interval
 from countersample.propensity import METHODS, estimate, supported
 
@@ -49,15 +50,35 @@ def test_counts_from_columns_are_those_of_the_twin(rows):
     assert len(counts.pair_starts) - 1 == len({row[:2] for row in rows})
 
 
-def test_a_position_far_away_keeps_the_order():
-    n = 2**17  # so that queries × items × positions is beyond 64 bits
-    query = np.append(np.arange(n), [3, 3])
-    position = np.append(np.ones(n, np.int64), [2**31 - 1, 2**31 - 1])
-    counts = PositionCounts.from_columns(query, query, position, np.zeros(n + 2))
-    assert len(counts) == n + 1
-    assert counts.query[:6].tolist() == [0, 1, 2, 3, 3, 4]
-    assert counts.position[:6].tolist() == [1, 1, 1, 1, 2**31 - 1, 1]
-    assert counts.impressions[:6].tolist() == [1, 1, 1, 1, 2, 1]
+def test_keys_of_rows_keep_their_order_beyond_64_bits(rng):
+    columns = rng.integers(0, 2**31, (3, 100))
+    columns[:, 50:] = columns[:, :50]
+    keys = row_keys(*columns)
+    rows = [tuple(row) for row in columns.T.tolist()]
+    _, expected = np.unique(rows, axis=0, return_inverse=True)
+    np.testing.assert_array_equal(np.unique(keys, return_inverse=True)[1], expected.ravel())
+
+
+@pytest.mark.parametrize("position", [MAX_POSITION + 1, 2_000_000_000, 2e9])
+def test_a_position_beyond_the_limit_is_impossible(position):
+    check = log_of(position=[1, position], click=[1, 0]).check()
+    assert check.counts.position.tolist() == [1]
+    message = f"a position that is not a whole number from 1 to {MAX_POSITION}"
+    assert message in check.warnings[0]
+    with pytest.raises(DataError, match=message):
+        log_of(position=[1, position]).counts()
+    with pytest.raises(DataError, match=f"position is .* expected from 1 to {MAX_POSITION}"):
+        PositionCounts.from_columns([1, 1], [1, 2], [1, position], [0, 1])
+
+
+def test_the_last_possible_position_is_counted():
+    assert log_of(position=[1, MAX_POSITION]).counts().position.tolist() == [1, MAX_POSITION]
+
+
+def test_impressions_that_add_up_to_too_many_are_rejected():
+    log = log_of(impressions=[MAX_IMPRESSIONS, MAX_IMPRESSIONS])
+    with pytest.raises(DataError, match=r"the log has 1\.8e\+16 impressions, expected at most"):
+        log.counts()
 
 
 def test_large_counts_stay_exact():

@@ -160,7 +160,7 @@ def _is_possible(row, columns):
     return (
         all(row.get(name) is not None for name in IDS)
         and all(number is not None and number == int(number) for number in (position, click, most))
-        and 1 <= position < 2**31
+        and 1 <= position <= 100_000
         and 1 <= most <= 2**53
         and 0 <= click <= most
         and has_value

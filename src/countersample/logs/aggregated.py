@@ -18,11 +18,13 @@ Ids of sessions and of clients are not stored.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import fcntl
+import os
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import narwhals as nw
 import pyarrow as pa
@@ -41,13 +43,16 @@ from countersample.logs.findings import PAGE_SUMS, PageSums, add_up_pages
 from countersample.logs.tally import integers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from os import PathLike
 
     from countersample.logs.impressions import Impressions
 
+#: The share of a day's impressions that a log must have to replace it: some rows may be deleted.
+MIN_REPLACED = 0.9
 _FILE = "part.parquet"
 _SEPARATOR = " + "  # between the policies of a session
+_Version: TypeAlias = "tuple[int, int, int] | None"  # of the file of a day
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,8 @@ def count_days(
     day : date or str, optional
         The day of a log without timestamps. Other logs are split by their timestamps, in UTC.
     replace : bool
-        Whether to replace days that exist; by default they raise an error.
+        Whether to replace days that exist; by default they raise an error. A day is only
+        replaced by about as many impressions or more: count late rows with all others of the day.
     skip_impossible : bool
         Whether to leave out impossible rows and rows without a timestamp; by default they raise an
         error.
@@ -143,7 +149,7 @@ def count_days(
             f"{log.source}: the log is aggregated already, expected a raw log: copy its folders"
         )
     parts = _split_days(log, day, skip_impossible=skip_impossible)
-    _check_folder(home, [each for each, _ in parts], replace=replace)
+    versions = _check_folder(home, [each for each, _ in parts], replace=replace)
     parts = [part for part in parts if _has_rows(*part, skip_impossible=skip_impossible)]
     if not parts:
         raise DataError(f"{log.source}: no row is possible")
@@ -151,7 +157,7 @@ def count_days(
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CounterSampleError(f"{home}: cannot be written: {error.strerror}") from error
-    return [_write_day(part, home, each) for each, part in parts]
+    return [_write_day(part, home, each, versions[each]) for each, part in parts]
 
 
 def is_aggregated(source: str) -> bool:
@@ -219,8 +225,12 @@ def _session_policies(log: Impressions, *, is_mixed: bool) -> nw.Expr:
     return nw.when(has_session).then(together)
 
 
-def _check_folder(home: Path, days: Sequence[date], *, replace: bool) -> None:
-    """Reject a folder with other files, which would be read as a part of the log, or these days."""
+def _check_folder(home: Path, days: Sequence[date], *, replace: bool) -> dict[date, _Version]:
+    """Return the version of each day in a folder.
+
+    A folder with other files, which would be read as a part of the log, is rejected, and so are
+    days that exist unless they are replaced.
+    """
     others = [path.name for path in home.glob("[!.]*") if not path.is_dir()]
     if others:
         raise ParameterError(
@@ -237,6 +247,46 @@ def _check_folder(home: Path, days: Sequence[date], *, replace: bool) -> None:
                 f"{folder}: this day was counted before, and twice it would count double: replace "
                 "it with replace=True (--replace)"
             )
+    return {day: _find_version(_day_folder(home, day)) for day in days}
+
+
+def _find_version(folder: Path) -> _Version:
+    """Return what changes when a day is written again; None if the day does not exist."""
+    try:
+        status = (folder / _FILE).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """Let other processes wait that write a day to this folder; the lock ends with the process."""
+    folder = os.open(home, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _check_replaced(folder: Path, version: _Version, n_impressions: int) -> int:
+    """Return the impressions that a day replaces; reject a log that has only a part of them."""
+    if _find_version(folder) != version:
+        raise DataError(
+            f"{folder}: another process counted this day meanwhile, expected one at a time: count "
+            "all rows of the day together"
+        )
+    if version is None:
+        return 0
+    n_before = int(integers(parquet.read_table(folder, columns=["impressions"])[0]).sum())
+    if n_impressions < MIN_REPLACED * n_before:
+        raise DataError(
+            f"{folder}: this day was counted with {n_before:,} impressions, and this log has only "
+            f"{n_impressions:,} of it, expected at least {MIN_REPLACED:.0%} to replace them: count "
+            "all rows of the day together, or delete its folder first"
+        )
+    return n_before
 
 
 def _split_days(
@@ -285,8 +335,8 @@ def _has_rows(day: date, log: Impressions, *, skip_impossible: bool) -> bool:
     return problems.n_rows > problems.n_invalid
 
 
-def _write_day(log: Impressions, home: Path, day: date) -> CountedDay:
-    """Aggregate the rows of a day, and write its folder."""
+def _write_day(log: Impressions, home: Path, day: date, version: _Version) -> CountedDay:
+    """Aggregate the rows of a day, and write its folder, which had this version."""
     sessions = describe_sessions(log)
     has_views = "session" in log.columns and not log.is_aggregated
     pages = add_up_pages(log) if has_views else PageSums()
@@ -300,19 +350,23 @@ def _write_day(log: Impressions, home: Path, day: date) -> CountedDay:
         }
     )
     folder = _day_folder(home, day)
-    with atomic_path(folder) as temporary:
-        temporary.mkdir()
-        parquet.write_table(table, temporary / _FILE, compression="zstd")
+    n_impressions = int(integers(table["impressions"]).sum())
+    with _locked(home):
+        n_replaced = _check_replaced(folder, version, n_impressions)
+        with atomic_path(folder) as temporary:
+            temporary.mkdir()
+            parquet.write_table(table, temporary / _FILE, compression="zstd")
     suspicious = log.left_out or sessions.suspicious
     return CountedDay(
         day=day,
         folder=str(folder),
         n_rows=len(table),
-        n_impressions=int(integers(table["impressions"]).sum()),
+        n_impressions=n_impressions,
         n_clicks=int(integers(table["click"]).sum()),
         n_sessions=sessions.n_sessions if "sessions" in table.column_names else None,
         n_bytes=(folder / _FILE).stat().st_size,
         warnings=(
+            *([f"This day replaces {n_replaced:,} impressions."] if n_replaced else []),
             *(each.sentence for each in pages.findings()),
             *(f"{text}." for text in ([] if suspicious is None else suspicious.problems())),
         ),

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 
 from countersample.logs.columns import FEATURE, NONE
-from countersample.logs.counts import MAX_POSITION
+from countersample.logs.counts import MAX_IMPRESSIONS, MAX_POSITION
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PAIR = ["query_id", "item_id"]
 KEYS = (*PAIR, "position")
-#: The impressions of a log: whole numbers beyond it are not exact in a float.
-MAX_IMPRESSIONS = 2**53
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Problems:
     no_query_id, no_item_id : int
         Rows without an id.
     bad_position : int
-        Rows whose position is missing, below 1 or not a whole number.
+        Rows whose position is missing, below 1, above `MAX_POSITION` or not a whole number.
     bad_click : int
         Rows whose click is not 0 or 1; with an ``impressions`` column, whose numbers are not
         whole, or that have no impression, or more clicks than impressions.
@@ -82,7 +80,10 @@ class Problems:
         counts = [
             (self.no_query_id, "no query_id"),
             (self.no_item_id, "no item_id"),
-            (self.bad_position, f"a position that is not a whole number from 1{example}"),
+            (
+                self.bad_position,
+                f"a position that is not a whole number from 1 to {MAX_POSITION}{example}",
+            ),
             (self.bad_click, clicks),
             (self.bad_value, "a click whose value is not a number of at least 0"),
         ]
@@ -338,7 +339,7 @@ def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         "at_zero": mark(position == 0),
         "at_one": mark(position == 1),
     }
-    odd = nw.when(~has_place & (position <= MAX_POSITION)).then(position)
+    odd = nw.when(~has_place).then(position)
     rows = frame.select(**marks, example_position=odd)
     return rows.select(**sum_columns(*marks), example_position=nw.col("example_position").min())
 
@@ -351,7 +352,7 @@ def is_possible(frame: nw.LazyFrame[Any]) -> nw.Expr:
 
 
 def _has_place(schema: nw.Schema) -> nw.Expr:
-    """Return whether the position is a whole number from 1; false if it is missing."""
+    """Return whether the position is possible; false if it is missing."""
     position = nw.col("position")
     is_place = ~position.is_null() & (position >= 1) & (position <= MAX_POSITION)
     return is_place & _is_whole("position", schema)

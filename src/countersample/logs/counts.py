@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-MAX_POSITION = 2**31 - 1
+#: No page of results is longer. Curves have one number per position, so that memory has a limit.
+MAX_POSITION = 100_000
+#: The impressions of a log: whole numbers beyond it are not exact in a float.
+MAX_IMPRESSIONS = 2**53
 NO_CONTEXT = ""  # the one context of a log that has no such column
 
 SessionsFrom = Literal["sessions", "first position"]
@@ -126,7 +129,9 @@ class PositionCounts(Tabular):
         for name, column in columns.items():
             if len(column) != n:
                 raise DataError(f"{name} has {len(column)} values, expected {n} as query_id has")
-        check_rows(rank, "position", "from 1", (rank >= 1) & (rank <= MAX_POSITION))
+        check_rows(
+            rank, "position", f"from 1 to {MAX_POSITION}", (rank >= 1) & (rank <= MAX_POSITION)
+        )
         check_rows(shown, "impressions", "at least 1", shown >= 1)
         limit = "0 or 1" if impressions is None else "from 0 to its impressions"
         check_rows(clicks, "click", limit, (clicks >= 0) & (clicks <= shown))
@@ -168,6 +173,12 @@ class PositionCounts(Tabular):
         query, position = columns["query"], columns["position"]
         if not len(query):
             raise DataError("the log has no impressions, expected at least one")
+        n_impressions = float(columns["impressions"].sum(dtype=np.float64))
+        if n_impressions > MAX_IMPRESSIONS:
+            raise DataError(
+                f"the log has {n_impressions:.3g} impressions, expected at most "
+                f"{MAX_IMPRESSIONS:.3g}: correct the column 'impressions'"
+            )
         places = ["query", "item", "position", *(["context"] if "context" in columns else [])]
         keys = row_keys(*(columns[name] for name in places))
         order = np.argsort(keys)

@@ -16,14 +16,16 @@ need counts alone, for logs without sessions.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
 from pyarrow import parquet
 
+from countersample.errors import DataError
 from countersample.logs.aggregation import choose, is_possible, mark, sum_columns
 from countersample.logs.counts import row_keys
 
@@ -166,7 +168,7 @@ class PageSums:
 
     def to_json(self) -> str:
         """Return the sums for the metadata of a file."""
-        return json.dumps(asdict(self))
+        return msgspec.json.encode(self).decode()
 
 
 def find_page_defects(log: Impressions, counts: PositionCounts) -> list[Finding]:
@@ -270,10 +272,15 @@ def read_page_sums(paths: Iterable[str]) -> PageSums | None:
     """Return the sums that the files of an aggregated log store; None if one has none."""
     total = PageSums()
     for path in paths:
-        text = (parquet.read_schema(path).metadata or {}).get(PAGE_SUMS)
-        if text is None:
-            return None
-        total += PageSums(**json.loads(text))
+        try:
+            text = (parquet.read_schema(path).metadata or {}).get(PAGE_SUMS)
+            if text is None:
+                return None
+            total += msgspec.json.decode(text, type=PageSums)
+        except (pa.ArrowException, OSError, msgspec.MsgspecError) as error:
+            raise DataError(
+                f"{path}: cannot be read as a day of an aggregated log: {error}; count it again"
+            ) from error
     return total
 
 
