@@ -63,7 +63,7 @@ def test_keys_of_rows_keep_their_order_beyond_64_bits(rng):
 def test_a_position_beyond_the_limit_is_impossible(position):
     check = log_of(position=[1, position], click=[1, 0]).check()
     assert check.counts.position.tolist() == [1]
-    message = f"a position that is not a whole number from 1 to {MAX_POSITION}"
+    message = f"a position that is not a whole number from 1 to {MAX_POSITION:,}"
     assert message in check.warnings[0]
     with pytest.raises(DataError, match=message):
         log_of(position=[1, position]).counts()

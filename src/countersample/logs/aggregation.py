@@ -82,7 +82,7 @@ class Problems:
             (self.no_item_id, "no item_id"),
             (
                 self.bad_position,
-                f"a position that is not a whole number from 1 to {MAX_POSITION}{example}",
+                f"a position that is not a whole number from 1 to {MAX_POSITION:,}{example}",
             ),
             (self.bad_click, clicks),
             (self.bad_value, "a click whose value is not a number of at least 0"),
