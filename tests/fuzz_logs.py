@@ -111,7 +111,9 @@ class Opened:
             with explained(str(path)):
                 files = find_files(str(path))
                 if name == "arrow":
-                    return files.read().to_pylist()
+                    is_text = bool(files.format.delimiter)
+                    table = files.open().to_table() if is_text else files.read(as_text=())
+                    return table.to_pylist()
                 return self.duckdb.scan(files).to_arrow_table().to_pylist()
         except DataError:
             return None

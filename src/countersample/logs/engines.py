@@ -225,10 +225,10 @@ class Spark:
             paths = [re.sub(r"([\\*?{}\[\]])", r"\\\1", path) for path in paths]
         load = {"jsonl": "json"}.get(files.format.name, files.format.name)
         rows = reader.format(load).load(paths)
-        if files.is_remote or not files.partition_schema().names:
+        partitions, schema = files.partition_schema(), rows.schema
+        if not partitions.names:
             return rows
-        schema = rows.schema
-        for field in files.partition_schema():
+        for field in partitions:
             if field.name in schema.names:
                 schema[field.name].dataType = _spark_type(field.type)
         return reader.schema(schema).format(load).load(paths)

@@ -233,19 +233,16 @@ class Files:
             return _scan_parquet(connection, self)
         return connection.from_arrow(self.open())
 
-    def read(self, as_text: Collection[str] | None = None) -> pa.Table:
+    def read(self, as_text: Collection[str]) -> pa.Table:
         """Read the files of a table into memory; a column that a file lacks is an error.
 
-        Types of CSV and TSV are inferred, except for the columns `as_text`; by default all columns
-        stay text.
+        Types of CSV and TSV are inferred, except for the columns `as_text`.
         """
         if self.format.name == "jsonl":
             with _open_json(self) as lines:
                 return lines.to_arrow_table()
         if not self.format.delimiter:
             check_same_columns(self.schemas)
-            return self.open().to_table()
-        if as_text is None:
             return self.open().to_table()
         options = csv.ConvertOptions(column_types=dict.fromkeys(as_text, pa.string()))
         tables = {
@@ -469,27 +466,23 @@ def _dialect(files: Files) -> ParseOptions:
 
 
 def _open_delimited(files: Files) -> Dataset:
-    """Return all values as text, by Arrow's reader; reject files with different columns."""
+    """Return all values as text, by Arrow's reader; a column that a file lacks is an error."""
     from pyarrow import dataset  # noqa: PLC0415 (imports pandas)
 
     text = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
     form = dataset.CsvFileFormat(parse_options=_dialect(files), convert_options=text)
     system, paths = files.locate()
-    first: list[str] = []
+    schemas = {}
     for path in paths:
         with explained(path):
-            names = form.inspect(path, system).names
-        first = first or names
-        if sorted(names) != sorted(first):
-            raise DataError(
-                f"{path} has the columns {', '.join(names)}, and {paths[0]} has "
-                f"{', '.join(first)}, expected the same in all files"
-            )
-    first = [name for name in first if name]  # a column without a name cannot be selected
-    partitions = [name for name in files.partitions(files.paths[0]) if name not in first]
+            schemas[path] = form.inspect(path, system)
+    check_same_columns(schemas)
+    # A column without a name cannot be selected.
+    names = [name for name in schemas[paths[0]].names if name]
+    partitions = [name for name in files.partitions(files.paths[0]) if name not in names]
     return dataset.dataset(
         paths,
-        schema=pa.schema([(name, pa.string()) for name in (*first, *partitions)]),
+        schema=pa.schema([(name, pa.string()) for name in (*names, *partitions)]),
         format=form,
         filesystem=system,
         partitioning=_hive(pa.schema([(name, pa.string()) for name in partitions])),
@@ -612,14 +605,12 @@ def _decoded_type(dtype: pa.DataType) -> pa.DataType:
 def _scan_parquet(connection: Any, files: Files) -> Any:  # noqa: ANN401 (of DuckDB)
     """Return the relation of Parquet files without columns of several types."""
     paths = ", ".join(map(quote_text, _find_duckdb_paths(connection, files)))
-    partitions = pa.schema([]) if files.is_remote else files.partition_schema()
-    types_of_partitions = f", hive_types_autocast = {str(files.is_remote).lower()}"
     rows = connection.sql(
         # A column that some files lack is null there.
         f"from read_parquet([{paths}], union_by_name = true, "
-        f"hive_partitioning = {str(files.folder is not None).lower()}{types_of_partitions})"
+        f"hive_partitioning = {files.folder is not None}, hive_types_autocast = {files.is_remote})"
     )
-    return _cast_partitions(rows, partitions)
+    return _cast_partitions(rows, files.partition_schema())
 
 
 def _cast_partitions(rows: Any, partitions: pa.Schema) -> Any:  # noqa: ANN401 (relations)
@@ -668,7 +659,7 @@ def _scan_json(connection: Any, files: Files) -> Any:  # noqa: ANN401 (of DuckDB
     guess = read(sample_size=-1, convert_strings_to_integers=False)
     types = zip(guess.columns, guess.types, strict=True)
     rows = read(columns={name: _json_type(kind) for name, kind in types})
-    return rows if files.is_remote else _cast_partitions(rows, files.partition_schema())
+    return _cast_partitions(rows, files.partition_schema())
 
 
 def check_json_types(relation: Any) -> None:  # noqa: ANN401 (a relation)
