@@ -79,47 +79,30 @@ class Demo:
         """Return the speed of the fastest run, on one core."""
         return self.config.steps() / float(self.cells[method].seconds.min())
 
-    def story(self) -> list[str]:
-        """Describe the simulation and its results in paragraphs."""
-        config, facts = self.config, self.facts
-        (best,), (policy,) = self.result.best.values(), self.result.policy.values()
-        data = "your data" if self.is_user_data else "synthetic data of the shape of Yahoo's"
-        rank = f"(r + {config.bias_offset})" if config.bias_offset else "r"
-        noise = "one in ten" if config.noise == 0.1 else f"{100 * config.noise:g} %"
-        return [
-            (
-                f"{config.seeds} logs of {config.clicks:,} clicks each were simulated on {data}: "
-                f"{facts['n_queries']:,} queries, {facts['n_items']:,} items, "
-                f"{facts['n_features']} features. The rankings shown came from a ranker trained on "
-                f"{100 * config.policy_fraction:g} % of the queries; users examine rank r with "
-                f"probability (1/{rank})^{config.gamma:g} and click {noise} of the "
-                f"items that are not relevant. {self.relevance}"
-            ),
-            *(f"Warning: on {text}." for text in self.warnings),
-            (
-                f"The logging ranker has nDCG@10 {policy:.4f}, one trained on all labels "
-                f"{best:.4f}. A click weighs up to M = {facts['max_weight']:.0f}, on average M̄ = "
-                f"{facts['mean_weight']:.2f}."
-            ),
-            *self._explain_fall(),
-        ]
+    @property
+    def best(self) -> float:
+        """nDCG@10 of a ranker that is trained on all labels."""
+        (best,) = self.result.best.values()
+        return best
 
-    def _explain_fall(self) -> list[str]:
-        """Explain why the curve of training by query falls after its highest point, if it does."""
+    @property
+    def policy(self) -> float:
+        """nDCG@10 of the logging policy."""
+        (policy,) = self.result.policy.values()
+        return policy
+
+    def fall(self) -> tuple[int, float, float] | None:
+        """Return where the curve of training by query has its maximum, the maximum and the end.
+
+        None if it does not fall afterwards, or hardly.
+        """
         cell = self.cells.get(_BY_QUERY)
-        curve = np.zeros(1) if cell is None else cell.ndcg.mean(axis=0)
-        if cell is None or curve.max() - curve[-1] < _MIN_FALL:
-            return []
+        if cell is None:
+            return None
+        curve = cell.ndcg.mean(axis=0)
+        maximum, end = float(curve.max()), float(curve[-1])
         steps = int(cell.drawn[curve.argmax()]) // self.config.batch_size
-        text = (
-            f"{_BY_QUERY} has its highest nDCG@10, {curve.max():.4f}, after {steps:,} steps, and "
-            f"falls to {curve[-1]:.4f}: with more steps it fits the noise of the clicks and of the "
-            "training queries. A user has no labels to see that. CounterSampleRanker with default "
-            "options has no learning rate: held-out clicks choose the path and its end, here after "
-            f"up to {self.default_steps:,} steps, with nDCG@10 {self.default_ndcg.mean():.4f} (the "
-            "diamond)."
-        )
-        return [text]
+        return None if maximum - end < _MIN_FALL else (steps, maximum, end)
 
     def rows(self) -> list[list[str]]:
         """Return the table: one row per method, with the columns of `HEADER`."""
@@ -154,14 +137,13 @@ class Demo:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON."""
-        (best,), (policy,) = self.result.best.values(), self.result.policy.values()
         return {
             "shop": None if self.shop is None else self.shop.to_dict(),
             "settings": asdict(self.config) | dict(self.facts),
             "relevance": self.relevance,
             "warnings": list(self.warnings),
-            "full_supervision": best,
-            "logging_policy": policy,
+            "full_supervision": self.best,
+            "logging_policy": self.policy,
             "methods": {
                 method: {
                     "ndcg@10": float(cell.final.mean()),
