@@ -77,8 +77,8 @@ def made_report(rng, folder):
 
     def section(name, title, about, paper="", **parts):
         grid = Grid(name, title, about, "regret", paper)
-        own = tuple(verdict for verdict in verdicts if verdict.study == name)
-        return Section(grid, verdicts=own, **parts)
+        of_study = tuple(verdict for verdict in verdicts if verdict.study == name)
+        return Section(grid, verdicts=of_study, **parts)
 
     return Report(
         title="Accelerated convergence, measured again",

@@ -123,10 +123,10 @@ def test_the_lead_in_the_course_of_training(dataset, drawn):
 
 
 def test_nothing_set_is_as_the_table_has_it():
-    kept = (FOLDER / "position-bias-nothing-set.csv").read_text("utf-8").splitlines()[1:]
+    lines = (FOLDER / "position-bias-nothing-set.csv").read_text("utf-8").splitlines()[1:]
     text = section("paper").partition("### With no tuning at all")[2]
     computed = {}
-    for line in kept:
+    for line in lines:
         dataset, label, gamma, mean, half, *_ = line.split(",")
         computed.setdefault((dataset, label), {})[float(gamma)] = (float(mean), float(half))
     for (dataset, label), by_gamma in computed.items():
@@ -179,17 +179,17 @@ def test_each_row_is_of_what_its_command_asks_for(scale):
     rows = parquet.read_table(FOLDER / f"{scale}.parquet").select(
         ["study", "dataset", "method", "value", "key", "rates_tried", "rates_from", "rates_to"]
     )
-    planned_by_rates = {}
+    contents_by_rates = {}
     for row in rows.group_by(rows.column_names).aggregate([]).to_pylist():
         if row["study"] in grids.names():
-            tried = tuple(r for r in PAPER_RATES if row["rates_from"] <= r <= row["rates_to"])
-            assert len(tried) == row["rates_tried"]
-            planned_by_rates.setdefault((row["study"], tried), set()).add(
+            rates = tuple(r for r in PAPER_RATES if row["rates_from"] <= r <= row["rates_to"])
+            assert len(rates) == row["rates_tried"]
+            contents_by_rates.setdefault((row["study"], rates), set()).add(
                 row["key"].partition("-")[0]
             )
-    for (study, tried), contents in planned_by_rates.items():
-        planned = plan([study], scale=scale, settings={"learning_rates": list(tried)})
-        jobs = planned.work().jobs.values()
+    for (study, rates), contents in contents_by_rates.items():
+        experiment = plan([study], scale=scale, settings={"learning_rates": list(rates)})
+        jobs = experiment.work().jobs.values()
         assert contents <= {job.content for job in jobs if job.stage == "run"}
 
 
@@ -222,10 +222,10 @@ def test_rows_with_rates_a_click_alike_are_of_what_the_page_asks_for():
     commands = re.findall(r'^countersample .*"(.*)".* # batches of (\d+)$', PAGE, re.MULTILINE)
     assert {int(size) for _, size in commands} == {10, 50} == {*rows["batch_size"].to_pylist()}
     for setting, size in commands:
-        own = rows.filter(compute.equal(rows["batch_size"], int(size)))
-        planned = plan(["batch-sizes"], scale="paper", settings=parse_settings([setting]))
-        contents = {job.content for job in planned.work().jobs.values()}
-        assert {key.partition("-")[0] for key in own["key"].to_pylist()} <= contents
+        rows_of_size = rows.filter(compute.equal(rows["batch_size"], int(size)))
+        experiment = plan(["batch-sizes"], scale="paper", settings=parse_settings([setting]))
+        contents = {job.content for job in experiment.work().jobs.values()}
+        assert {key.partition("-")[0] for key in rows_of_size["key"].to_pylist()} <= contents
 
 
 # Regret at batches of 10 and 50 with finer rates: where, and how the page begins to tell it.

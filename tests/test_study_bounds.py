@@ -66,8 +66,8 @@ def test_the_minimiser_solves_the_primal_too(problem):
 @pytest.mark.parametrize("solution", ["none", "wrong"])
 def test_a_solver_that_fails(problem, monkeypatch, solution):
     part = hinges(*small_problem(*problem, n_queries=3, n_features=2))
-    wrong = SimpleNamespace(marginals=np.array([5.0, 5.0]))
-    answer = SimpleNamespace(status=solution == "none", eqlin=wrong, fun=0.0, message="no luck")
+    prices = SimpleNamespace(marginals=np.array([5.0, 5.0]))
+    answer = SimpleNamespace(status=solution == "none", eqlin=prices, fun=0.0, message="no luck")
     monkeypatch.setattr(scipy.optimize, "linprog", lambda *_, **__: answer)
     with pytest.raises(DataError, match=r"best weights .* cannot be found \(no luck\)"):
         minimiser(part)

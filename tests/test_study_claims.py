@@ -305,7 +305,7 @@ def test_every_test_of_claims(test):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("misfit", "message"),
     [
         (claim("faster"), "test is 'faster'"),
         (claim("lower", method="SGDD"), "method is 'SGDD'"),
@@ -321,6 +321,6 @@ def test_every_test_of_claims(test):
         (claim("lead-grows", at=(0.5,)), "needs two values or more"),
     ],
 )
-def test_a_claim_that_does_not_fit_is_rejected(wrong, message):
+def test_a_claim_that_does_not_fit_is_rejected(misfit, message):
     with pytest.raises(ParameterError, match=message):
-        wrong.check(["IPS-SGD", "CounterSample"], THREE)
+        misfit.check(["IPS-SGD", "CounterSample"], THREE)

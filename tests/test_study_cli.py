@@ -112,7 +112,7 @@ class TestReproduce:
 @pytest.mark.slow
 class TestOwnGrid:
     @staticmethod
-    def written(folder):
+    def files_in(folder):
         results = (folder / "mine" / "work").rglob("*.json")
         return {path: path.stat().st_mtime_ns for path in results}
 
@@ -125,19 +125,19 @@ class TestOwnGrid:
         )
         assert printed.endswith("Results are in mine/report.html\n")
         work = self.written(tmp_path)
-        found = json.loads(run("reproduce", "mine.toml", "--json"))
+        output = json.loads(run("reproduce", "mine.toml", "--json"))
         assert self.written(tmp_path) == work  # a second call does nothing but write up
-        assert found["verdicts"][0]["study"] == "mine"
+        assert output["verdicts"][0]["study"] == "mine"
         assert (tmp_path / "mine" / "results.parquet").exists()
 
     def test_dry_run_leaves_nothing(self, run, tmp_path):
         printed = run("reproduce", "mine.toml", "--dry-run")
         assert re.search(r"run +0 +18", printed)  # 3 methods × 2 values × 3 seeds
         assert re.search(r"\d+ jobs, about \d+ s on \d+ cores?, at 150,000 draws", printed)
-        found = json.loads(run("reproduce", "mine.toml", "--dry-run", "--json", "--workers", 2))
-        assert found["stages"]["run"] == {"done": 0, "total": 18}
-        assert found["seconds"] > 0
-        assert found["workers"] == 2
+        output = json.loads(run("reproduce", "mine.toml", "--dry-run", "--json", "--workers", 2))
+        assert output["stages"]["run"] == {"done": 0, "total": 18}
+        assert output["seconds"] > 0
+        assert output["workers"] == 2
         assert not (tmp_path / "mine").exists()
         printed = run("reproduce", "mine.toml", "--dry-run", "--set", "seeds=2")
         assert re.search(r"run +0 +12", printed)
@@ -147,10 +147,10 @@ class TestOwnGrid:
         run("reproduce", "mine.toml", "--out", "all", "--set", "seeds=1")
         grid = GRID.replace("trained_gamma = [0.5, 1.0]", "clip = [0.0, 0.1]")
         (tmp_path / "second.toml").write_text(grid.replace("Wrong beliefs", "Clipped"))
-        found = json.loads(
+        output = json.loads(
             run("reproduce", "second.toml", "--out", "all", "--set", "seeds=1", "--json")
         )
-        assert {verdict["study"] for verdict in found["verdicts"]} == {"mine", "second"}
+        assert {verdict["study"] for verdict in output["verdicts"]} == {"mine", "second"}
         table = parquet.read_table(tmp_path / "all" / "results.parquet")
         assert set(table["study"].to_pylist()) == {"mine", "second"}
         page = (tmp_path / "all" / "report.html").read_text(encoding="utf-8")
@@ -172,17 +172,17 @@ class TestOwnGrid:
             assert time.monotonic() < give_up
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=300)
-        assert process.returncode == 130, told
-        stopped = told.splitlines()[-1]
+        _, messages = process.communicate(timeout=300)
+        assert process.returncode == 130, messages
+        stopped = messages.splitlines()[-1]
         assert re.fullmatch(
             r"Stopped: \d+ of \d+ jobs are done and kept\. "
             r"To go on: countersample reproduce long\.toml",
             stopped,
         )
-        found = json.loads(run("study", "status", "long", "--json"))
-        assert found["missing"] > 0
-        assert found["stages"]["run"]["done"] >= 2
+        output = json.loads(run("study", "status", "long", "--json"))
+        assert output["missing"] > 0
+        assert output["stages"]["run"]["done"] >= 2
         assert "To go on" in run("study", "status", "long")
 
 
@@ -233,11 +233,11 @@ def test_verdicts_tables_and_figures_of_rows_are_those_of_the_run(smoke, run, tm
     folder, _ = smoke
     path = folder / "results.parquet"
     of_run = json.loads((folder.parent / "run.json").read_text("utf-8"))
-    found = json.loads(run("study", "claims", path, "--json"))
-    assert found["verdicts"] == [v for v in of_run["verdicts"] if v["study"] in OF_REGRET]
-    assert len(found["verdicts"]) > 10
-    assert found["left_out"] == []
-    tables = {table["name"]: table for table in found["tables"]}
+    output = json.loads(run("study", "claims", path, "--json"))
+    assert output["verdicts"] == [v for v in of_run["verdicts"] if v["study"] in OF_REGRET]
+    assert len(output["verdicts"]) > 10
+    assert output["left_out"] == []
+    tables = {table["name"]: table for table in output["tables"]}
     for table in of_run["tables"]:
         assert tables.get(table["name"], table) == table
     printed = run("study", "claims", path, "--out", tmp_path / "again")
@@ -255,22 +255,22 @@ def test_verdicts_are_printed_with_what_is_left_out(run):
     printed = run("study", "claims", PUBLISHED, "--data", "istella-like")
     assert "CONFIRMED (optimizers, istella-like): CounterSample has lower regret" in printed
     assert "yahoo-like" not in printed
-    told = run("study", "claims", PUBLISHED, "--data", "yahoo-like", told=True)
-    assert "ends is left out: it is no study of the package" in told
+    messages = run("study", "claims", PUBLISHED, "--data", "yahoo-like", told=True)
+    assert "ends is left out: it is no study of the package" in messages
 
 
 @pytest.mark.slow
 def test_values_without_every_method_are_left_out(rows, tmp_path):
-    kept = [
+    rows_left = [
         not (method == "IPS-SGD" and value == "adam")
         for method, value in zip(rows["method"].to_pylist(), rows["value"].to_pylist(), strict=True)
     ]
-    found = evaluate_file(write_rows(rows.filter(kept), tmp_path))
-    assert found.tables[0].columns == ("SGD", "Adagrad")
-    assert found.left_out == (
+    output = evaluate_file(write_rows(rows.filter(rows_left), tmp_path))
+    assert output.tables[0].columns == ("SGD", "Adagrad")
+    assert output.left_out == (
         "optimizers at adam is left out: it lacks runs of a method or dataset",
     )
-    assert not any("With Adam" in verdict.claim for verdict in found.verdicts)
+    assert not any("With Adam" in verdict.claim for verdict in output.verdicts)
 
 
 @pytest.mark.slow

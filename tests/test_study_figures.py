@@ -49,13 +49,13 @@ def make_result(rng, *, values=(0.5, 1.5), axis="gamma", title="Position bias (Î
 @pytest.fixture
 def drawn(monkeypatch):
     """What was drawn last: the figure and the rows of its data, with nothing written."""
-    kept = {}
+    drawing = {}
 
     def keep(figure, stem, columns, rows):
-        kept.update(figure=figure, stem=stem, columns=columns, rows=list(rows))
+        drawing.update(figure=figure, stem=stem, columns=columns, rows=list(rows))
 
     monkeypatch.setattr(figures, "save_figure", keep)
-    return kept
+    return drawing
 
 
 def read(path):
@@ -95,8 +95,8 @@ class TestFiles:
             cell = result.cells[row["dataset"], row["method"], float(row["value"])]
             point = cell.drawn.tolist().index(int(row["drawn"]))
             expected = expected_band(cell, cell.ndcg[:, point])
-            found = [float(row[name]) for name in ("mean", "low", "high")]
-            assert found == pytest.approx(expected, rel=1e-5)
+            numbers = [float(row[name]) for name in ("mean", "low", "high")]
+            assert numbers == pytest.approx(expected, rel=1e-5)
 
 
 class TestPanels:
@@ -155,7 +155,7 @@ def test_the_lead_is_drawn_with_its_data(rng, drawn):
     draw_leads(result, "stem")
     assert [axes.get_title() for axes in drawn["figure"].axes[:2]] == ["SGD", "Adam"]
     assert len(drawn["rows"]) == 2 * 2 * 4
-    for dataset, value, clicks, *found in drawn["rows"]:
+    for dataset, value, clicks, *numbers in drawn["rows"]:
         cell = result.cells[dataset, "CounterSample", value]
         leads = lead(result, dataset, value)[:, cell.drawn.tolist().index(clicks)]
-        assert found == pytest.approx(expected_band(cell, leads))
+        assert numbers == pytest.approx(expected_band(cell, leads))

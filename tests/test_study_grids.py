@@ -192,7 +192,7 @@ def test_numbers_are_found_by_shape_and_by_number(published, name, expected):
 
 
 @pytest.fixture(scope="module")
-def listed():
+def list_of_claims():
     """Study and claim of each row of the table."""
     text = (ROOT / "docs" / "study.md").read_text("utf-8")
     section = text.split("## Every claim of the paper")[1].split("\n## ")[0]
@@ -204,14 +204,14 @@ def claims_of(study):
     return {claim.text: claim.source for claim in grid.claims}
 
 
-def test_every_row_is_a_claim_of_its_study(listed):
-    assert len(listed) > 25
-    for study, claim in listed:
-        known = claims_of(study)
-        assert not known or claim in known, f"{study}: {claim}"
+def test_every_row_is_a_claim_of_its_study(list_of_claims):
+    assert len(list_of_claims) > 25
+    for study, claim in list_of_claims:
+        claims = claims_of(study)
+        assert not claims or claim in claims, f"{study}: {claim}"
 
 
-def test_every_claim_of_the_paper_has_its_row(listed):
+def test_every_claim_of_the_paper_has_its_row(list_of_claims):
     for study in grids.names():
         for claim, source in claims_of(study).items():
-            assert source == "beyond" or (study, claim) in listed, f"{study}: {claim}"
+            assert source == "beyond" or (study, claim) in list_of_claims, f"{study}: {claim}"

@@ -15,8 +15,8 @@ from countersample.study.tables import Entry, Group, Row, Table
 
 
 def grid_of(kind):
-    found = [load_grid(grids.path_of(name), "smoke") for name in grids.names()]
-    return next(grid for grid in found if grid.kind == kind)
+    all_grids = [load_grid(grids.path_of(name), "smoke") for name in grids.names()]
+    return next(grid for grid in all_grids if grid.kind == kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -28,8 +28,8 @@ class TestEveryKind:
         assert bool(work.jobs) == bool(study.sources) == KINDS[kind].takes_data
         assert all(callable(job.work) for job in work.jobs.values())
         json.dumps([job.config for job in work.jobs.values()])
-        named = [job for jobs in work.others.values() for job in jobs]
-        assert all(work.jobs[job.key] is job for job in named)
+        jobs_by_name = [job for jobs in work.others.values() for job in jobs]
+        assert all(work.jobs[job.key] is job for job in jobs_by_name)
         assert all(name[0] == study.name for name in (*work.others, *work.cells))
 
 

@@ -22,27 +22,27 @@ RIGHT, HALF, WRONG = np.eye(3)
 
 def w_star(monkeypatch, *ways):
     """w* where the four ways end in these weights."""
-    found = dict(zip(references.WAYS, ways, strict=True))
+    weights = dict(zip(references.WAYS, ways, strict=True))
     monkeypatch.setattr(
         references,
         "_train_tuned",
-        lambda _data, _vali, gain, objective, **_: found[gain, objective],
+        lambda _data, _vali, gain, objective, **_: weights[gain, objective],
     )
     return supervised(DATA, DATA, steps=1, seed=0)
 
 
 class TestTheWays:
     def test_one_that_is_best_by_far_is_taken(self, monkeypatch):
-        found = w_star(monkeypatch, HALF, WRONG, 5 * RIGHT, WRONG)
-        assert np.allclose(found / found[0], RIGHT)
+        weights = w_star(monkeypatch, HALF, WRONG, 5 * RIGHT, WRONG)
+        assert np.allclose(weights / weights[0], RIGHT)
 
     def test_those_that_cannot_be_told_apart_are_averaged_on_one_scale(self, monkeypatch):
         """5·(1, 0, 0) and (1, 0, 0) + a little of feature 1 rank alike; their scores do not."""
         near = np.array([1.0, 0.1, 0.0])
-        found = w_star(monkeypatch, 5 * RIGHT, WRONG, HALF, near)
+        weights = w_star(monkeypatch, 5 * RIGHT, WRONG, HALF, near)
         first = DATA.features @ (5 * RIGHT)
         scales = first.std(), (DATA.features @ near).std()
-        assert np.allclose(found, (5 * RIGHT / scales[0] + near / scales[1]) / 2, rtol=1e-5)
+        assert np.allclose(weights, (5 * RIGHT / scales[0] + near / scales[1]) / 2, rtol=1e-5)
 
     def test_a_ranker_without_scores_is_no_division_by_zero(self, monkeypatch):
         assert not w_star(monkeypatch, *[np.zeros(3)] * 4).any()
@@ -56,8 +56,8 @@ def test_it_is_tuned_on_its_own(n_features_used):
     grades = np.digitize(features[:, :n_features_used].sum(axis=1) / 10.0**n_features_used, [1, 2])
     whole = RankingDataset.from_arrays(X=features, y=grades, qid=np.arange(900) // 15)
     train, vali, test = whole.split(0.5, 0.2, 0.3, rng=0)
-    found = supervised(train, vali, steps=2000, seed=0)
-    assert evaluate(test.features @ found, test, "ndcg@10", no_relevant="skip")["ndcg@10"] > 0.97
+    weights = supervised(train, vali, steps=2000, seed=0)
+    assert evaluate(test.features @ weights, test, "ndcg@10", no_relevant="skip")["ndcg@10"] > 0.97
 
 
 def test_more_labels_are_better():

@@ -53,9 +53,9 @@ def test_a_plateau_reaches_as_far_as_noise(rng):
     ],
 )
 def test_rates_are_flagged(rate, alike, n_alike, words):
-    tried = {"rates_from": 1e-3, "rates_to": 1.0, "rates_tried": 4}
+    rates = {"rates_from": 1e-3, "rates_to": 1.0, "rates_tried": 4}
     similar = {"rates_alike": n_alike, "rates_alike_from": alike[0], "rates_alike_to": alike[1]}
-    run = {"learning_rate": rate, **tried, **similar}
+    run = {"learning_rate": rate, **rates, **similar}
     assert describe_choice(run) == words
 
 
@@ -108,15 +108,15 @@ def test_settings_reach_training_clicks_and_evaluation(tmp_path, monkeypatch):
     grid = ONE_GAMMA.replace('"CounterSample"', method)
     settings = {"metric": "mrr@5", "policy": "shuffled", "click_model": "cascade", "seeds": 1,
                 "optimizer": "adam", "beta1": 0.5, "top": 4}  # fmt: skip
-    seen = set()
+    calls = set()
 
     def spy(*args, options, **more):
-        seen.add((options.method, options.beta1, options.bounds is not None))
+        calls.add((options.method, options.beta1, options.bounds is not None))
         return train_many(*args, options=options, **more)
 
     monkeypatch.setattr("countersample.study.stages.train_many", spy)
     work, store, result, _ = run_study(tmp_path, grid, **settings)
-    assert seen == {("ips", 0.5, False), ("bounded", 0.5, True)}
+    assert calls == {("ips", 0.5, False), ("bounded", 0.5, True)}
     assert result.metric == "MRR@5"
     log = store.clicks(jobs_of(work, "clicks")[0])
     assert log.examination is not None  # sessions of a query differ
@@ -218,9 +218,9 @@ def test_a_study_of_networks_is_read_again_without_torch(monkeypatch):
     with monkeypatch.context() as installed:
         installed.setitem(sys.modules, "torch", sys)
         assert missing_libraries("smoke") == {}
-        begun = plan(["nonlinear"], scale="smoke", datasets=["tiny"])
-    again = read_experiment(json.loads(json.dumps(begun.identity())))
-    assert again.work().jobs.keys() == begun.work().jobs.keys()
+        before = plan(["nonlinear"], scale="smoke", datasets=["tiny"])
+    again = read_experiment(json.loads(json.dumps(before.identity())))
+    assert again.work().jobs.keys() == before.work().jobs.keys()
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ from countersample.study.tables import (
     render_table,
     show_number,
     significance_table,
-    to_csv,
     to_text,
     write_table,
 )
@@ -110,9 +109,9 @@ class TestRegretTable:
             for place, cell in result.cells.items()
         }
         result = make_result(noisy)
-        found = entries_of(regret_table(result))
+        entries = entries_of(regret_table(result))
         for one in contrasts(result):
-            entry = found[one.dataset, one.method, column_title(one.value)]
+            entry = entries[one.dataset, one.method, column_title(one.value)]
             assert (entry.mark, entry.paper_mark) == (one.mark, one.paper_mark)
 
     def test_diverged_runs_have_a_note(self, result):
@@ -161,8 +160,8 @@ class TestOtherTables:
             one for one in contrasts(result)
             if (one.dataset, one.method, one.value) == ("mq2008", "CounterSample", "adam")
         ]  # fmt: skip
-        found = entries_of(table)
-        row = {column: found["mq2008", "CounterSample, Adam", column] for column in table.columns}
+        entries = entries_of(table)
+        row = {column: entries["mq2008", "CounterSample, Adam", column] for column in table.columns}
         assert {column: entry.value for column, entry in row.items()} == {
             "difference": one.test.difference,
             "d_z": one.test.effect,
@@ -235,8 +234,9 @@ def test_markdown_is_a_table_to_a_parser():
     assert "▽: lower | p &lt; 0.05" in html
 
 
-def test_csv_is_tidy_and_not_rounded():
-    rows = list(csv.DictReader(io.StringIO(to_csv(make_table()))))
+def test_csv_is_tidy_and_not_rounded(tmp_path):
+    _, path, _ = write_table(make_table(), tmp_path)
+    rows = list(csv.DictReader(io.StringIO(path.read_bytes().decode())))
     assert len(rows) == 2 * 3 * 2
     assert rows[0] == {
         "dataset": "set_1", "row": "M̄ | a_b", "column": "0", "value": "0.3312",
@@ -254,8 +254,8 @@ class TestLatex:
         bare = re.sub(r"\\[{}$&%#_\\]", "", text.replace(r"\\" + "\n", "\n"))
         assert bare.count("{") == bare.count("}")
         assert bare.count("$") % 2 == 0
-        begun, ended = re.findall(r"\\begin{(\w+)}", text), re.findall(r"\\end{(\w+)}", text)
-        assert begun == ended[::-1] == ["table", "tabular"]
+        begins, ends = re.findall(r"\\begin{(\w+)}", text), re.findall(r"\\end{(\w+)}", text)
+        assert begins == ends[::-1] == ["table", "tabular"]
         inside = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
         lines = [line for line in inside.splitlines() if line.endswith(r" \\")]
         assert len(lines) == 1 + 1 + 2 * (3 + 2)  # head, one title, rows, two with published
@@ -359,8 +359,8 @@ def test_differences_are_paired_by_run():
     users = {("tiny", "sgd"): np.array([0.71, 0.74, 0.77])}
     rows = rows_of(nothing_set_table(replace(make_result(cells), nothing_set=users)))
     assert list(rows) == [DEFAULT_RANKER, "less IPS-SGD", "less CounterSample"]
-    (own,), (ips,), (sampled,) = rows.values()
-    assert own.value == pytest.approx((0.71 + 0.74 + 0.77) / 3)
+    (default,), (ips,), (sampled,) = rows.values()
+    assert default.value == pytest.approx((0.71 + 0.74 + 0.77) / 3)
     assert ips.value == pytest.approx((0.01 + 0.02 + 0.03) / 3)
     assert ips.half_width == pytest.approx(4.302653 * 0.01 / np.sqrt(3))  # t of 2 degrees
     assert sampled.value == pytest.approx((0.00 + 0.01 + 0.02) / 3)

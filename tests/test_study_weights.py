@@ -22,7 +22,7 @@ def published():
 @pytest.fixture(scope="module")
 def weights():
     """Of simulated clicks, each curve and γ three times, on two sets; the paper has no "tiny"."""
-    found = {}
+    weights = {}
     for name in ("yahoo-like", "tiny"):
         data = synthetic(name, n_queries=150, rng=SEED)
         scores = np.random.default_rng(SEED).random(data.n_items)
@@ -30,10 +30,10 @@ def weights():
             for gamma in GAMMAS:
                 bias = PositionBias(gamma, offset)
                 logs = [simulate_clicks(data, scores, 2000, bias=bias, rng=s) for s in range(3)]
-                found[name, offset, gamma] = np.array(
+                weights[name, offset, gamma] = np.array(
                     [(log.mean_weight, log.max_weight) for log in logs]
                 )
-    return found
+    return weights
 
 
 def flat(dataset, ratios):

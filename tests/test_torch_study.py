@@ -35,7 +35,7 @@ NETWORKS = GRID.replace("gamma = [0.5, 1.0]", "hidden = [0, 3]").replace(
 )
 
 
-def trained(dataset, log, options, hidden, rates=RATES, seed=7):
+def train_nets(dataset, log, options, hidden, rates=RATES, seed=7):
     return train_networks(
         dataset, log, learning_rates=rates, hidden=hidden, seed=seed, options=options,
         progress=Progress.of(None),
@@ -53,7 +53,7 @@ def options_of(method, unit, **more):
 def test_without_a_hidden_layer_it_is_the_linear_kernel(rng, method, unit):
     data, log = random_problem(rng)
     options = options_of(method, unit)
-    ours = trained(data, log, options, hidden=0)
+    ours = train_nets(data, log, options, hidden=0)
     kernel = train_many(data, log, learning_rates=RATES, seeds=[7], options=options)
     for rate, network, linear in zip(RATES, ours, kernel, strict=True):
         # Where a margin is a kink, rounding decides: the twin says from which step on.
@@ -72,16 +72,16 @@ def test_without_a_hidden_layer_it_is_the_linear_kernel(rng, method, unit):
 def test_clipping_is_that_of_the_kernel(rng):
     data, log = random_problem(rng)
     options = replace(options_of("ips", "click", clip=0.5), checkpoints=[1])
-    (ours,) = trained(data, log, options, hidden=0, rates=[0.01])
+    (ours,) = train_nets(data, log, options, hidden=0, rates=[0.01])
     (kernel,) = train_many(data, log, learning_rates=[0.01], seeds=[7], options=options)
     close(ours.scorers[0].weights[-1][0], kernel.history.coef[0])
 
 
-def slopes_of(scores, examples, made, i):
+def slopes_of(scores, examples, sampling, i):
     """m_i Σ_j share_j ∂f_j/∂s for the rank, and the distance of the nearest kink."""
     slopes, nearest = np.zeros(len(scores)), 1.0
     for j in range(examples.starts[i], examples.starts[i + 1]):
-        clicked, weight = examples.item[j], made.multipliers[i] * made.shares[j]
+        clicked, weight = examples.item[j], sampling.multipliers[i] * sampling.shares[j]
         for other in range(len(scores)):
             if other != clicked:
                 margin = scores[clicked] - scores[other]
@@ -94,15 +94,15 @@ def slopes_of(scores, examples, made, i):
 def twin_network(data, log, first, rate, method, unit):
     """(W, b, a) after each step up to the first kink, by hand in float64."""
     examples = Examples.of(log, unit)
-    made = make_plan(method, examples)
+    sampling = make_plan(method, examples)
     weight, bias, last = first.astype(float), np.zeros(len(first)), np.zeros(len(first))
-    for batch in twins_training.draws(made, STEPS, 5, 7):
+    for batch in twins_training.draws(sampling, STEPS, 5, 7):
         changes = [np.zeros_like(each) for each in (weight, bias, last)]
         for i in batch:
             x = features_of(data, examples.query[i]).astype(float)
             z = x @ weight.T + bias
             units = np.maximum(z, 0)
-            slopes, nearest = slopes_of(units @ last, examples, made, i)
+            slopes, nearest = slopes_of(units @ last, examples, sampling, i)
             if min(nearest, np.abs(z).min()) < twins_training.KINK / 10:
                 return
             through = np.outer(slopes, last) * (z > 0)
@@ -120,15 +120,15 @@ def test_with_a_hidden_layer_it_is_backpropagation_by_hand(rng, method, unit):
     while compared < 30:  # steps; problems end at a kink
         data, log = random_problem(rng)
         tiny = replace(options_of(method, unit), steps=1, checkpoints=[1])
-        (still,) = trained(data, log, tiny, hidden=6, rates=[1e-30])
+        (still,) = train_nets(data, log, tiny, hidden=6, rates=[1e-30])
         first = still.scorers[0].weights[0]
         for rate, network in zip(
-            RATES, trained(data, log, options_of(method, unit), hidden=6), strict=True
+            RATES, train_nets(data, log, options_of(method, unit), hidden=6), strict=True
         ):
-            for found, twin in zip(
+            for result, twin in zip(
                 network.scorers, twin_network(data, log, first, rate, method, unit), strict=False
             ):
-                ours = (found.weights[0], found.biases[0], found.weights[1][0])
+                ours = (result.weights[0], result.biases[0], result.weights[1][0])
                 for one, other in zip(ours, twin, strict=True):
                     close(one, other)
                 compared += 1
@@ -137,20 +137,20 @@ def test_with_a_hidden_layer_it_is_backpropagation_by_hand(rng, method, unit):
 def test_networks_begin_alike_and_do_not_depend_on_others(rng):
     data, log = random_problem(rng)
     options = replace(options_of("countersample", "click"), steps=3, checkpoints=[3])
-    together = trained(data, log, options, hidden=4)
+    together = train_nets(data, log, options, hidden=4)
     for rate, one in zip(RATES, together, strict=True):
-        (alone,) = trained(data, log, options, hidden=4, rates=[rate])
+        (alone,) = train_nets(data, log, options, hidden=4, rates=[rate])
         for ours, theirs in zip(one.scorers[0].weights, alone.scorers[0].weights, strict=True):
             close(ours, theirs)
-    (other,) = trained(data, log, options, hidden=4, rates=[1e-30], seed=8)
+    (other,) = train_nets(data, log, options, hidden=4, rates=[1e-30], seed=8)
     assert not np.allclose(other.scorers[0].weights[0], together[0].scorers[0].weights[0])
 
 
 def test_one_that_explodes_does_not_end_the_others():
     data, log = small_shop()
     options = options_of("ips", "click")
-    wild, calm = trained(data, log, options, hidden=4, rates=[1e38, 0.01])
-    (alone,) = trained(data, log, options, hidden=4, rates=[0.01])
+    wild, calm = train_nets(data, log, options, hidden=4, rates=[1e38, 0.01])
+    (alone,) = train_nets(data, log, options, hidden=4, rates=[0.01])
     assert wild.diverged_at is not None
     assert [scorer is None for scorer in wild.scorers] == [
         step >= wild.diverged_at for step in wild.steps
@@ -163,7 +163,7 @@ def test_one_that_explodes_does_not_end_the_others():
 
 def test_it_leaves_no_trace_in_torch(rng):
     before = torch.get_rng_state(), torch.get_num_threads()
-    trained(*random_problem(rng), options_of("ips", "click"), hidden=4)
+    train_nets(*random_problem(rng), options_of("ips", "click"), hidden=4)
     torch.testing.assert_close(torch.get_rng_state(), before[0])
     assert torch.get_num_threads() == before[1]
 
@@ -181,8 +181,8 @@ def finished(tmp_path_factory):
 
 def read(work, store):
     jobs = [job for job in work.jobs.values() if job.stage in {"tuning", "run"}]
-    found = {job.key: store.read(job) for job in jobs}
-    return {key: {k: v for k, v in each.items() if k != "seconds"} for key, each in found.items()}
+    results = {job.key: store.read(job) for job in jobs}
+    return {key: {k: v for k, v in each.items() if k != "seconds"} for key, each in results.items()}
 
 
 class TestAStudyOfNetworks:
@@ -192,19 +192,19 @@ class TestAStudyOfNetworks:
             job for job in work.jobs.values()
             if job.stage == "run" and job.config.get("hidden") == 0 and job.config["plan"] == "ips"
         )  # fmt: skip
-        found, clicks = store.read(run), run.needs[-1]
+        result, clicks = store.read(run), run.needs[-1]
         train_set, _, test = store.data(clicks.needs[0].needs[0])
         (linear,) = train_many(
-            train_set, store.clicks(clicks), learning_rates=[found["learning_rate"]],
+            train_set, store.clicks(clicks), learning_rates=[result["learning_rate"]],
             methods=["ips"], unit="click", seeds=[clicks.config["seed"]], batch_size=4,
-            steps=found["step"][-1], checkpoints=found["step"],
+            steps=result["step"][-1], checkpoints=result["step"],
         )  # fmt: skip
         expected = [
             evaluate(test.features @ coef, test, "ndcg@10", no_relevant="skip")["ndcg@10"]
             for coef in linear.history.coef
         ]
-        np.testing.assert_allclose(found["ndcg"], expected, atol=0.03)  # near ties may turn
-        assert np.mean(np.abs(np.array(found["ndcg"]) - expected) < 1e-6) > 0.8
+        np.testing.assert_allclose(result["ndcg"], expected, atol=0.03)  # near ties may turn
+        assert np.mean(np.abs(np.array(result["ndcg"]) - expected) < 1e-6) > 0.8
 
     def test_does_not_depend_on_workers_and_goes_on(self, finished, tmp_path):
         experiment, store, work = finished
@@ -219,8 +219,8 @@ class TestAStudyOfNetworks:
 
     def test_is_written_up_beside_linear_ones(self, finished):
         experiment, store, work = finished
-        made = write_artifacts(experiment, work, store, commands=("this",))
-        assert "its last iterate" in made.report.read_text(encoding="utf-8")
+        artifacts = write_artifacts(experiment, work, store, commands=("this",))
+        assert "its last iterate" in artifacts.report.read_text(encoding="utf-8")
         table = pq.read_table(store.folder / "results.parquet").to_pandas()
         kinds = set(zip(table.study, table.scorer, table.hidden, strict=True))
         assert kinds == {("mine", "network", 0), ("mine", "network", 3), ("other", "linear", 0)}

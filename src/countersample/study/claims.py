@@ -103,8 +103,8 @@ def states_of(tests: Sequence[PairedTest], direction: Direction, margin: float) 
         holds = [2 * test.p_below(0) for test in below]
         opposite = [2 * test.p_above(0) for test in below]
         absent = [2 * test.p_above(-margin) for test in below]
-    shown = [holm(p) < SIGNIFICANT for p in (holds, opposite, absent)]
-    states = np.select(shown, [State.HOLDS, State.OPPOSITE, State.ABSENT], State.OPEN)
+    rejections = [holm(p) < SIGNIFICANT for p in (holds, opposite, absent)]
+    states = np.select(rejections, [State.HOLDS, State.OPPOSITE, State.ABSENT], State.OPEN)
     return [State(state) for state in states]
 
 
@@ -221,10 +221,10 @@ def _pairs(claim: Claim, result: StudyResult) -> list[tuple[tuple[str, Value], t
     if compares == "methods":
         return [((method, value), (claim.than, value)) for value in values]
     if compares in {"others", "cases"}:
-        (chosen,) = claim.at
-        others = [value for value in result.grid.values if value != chosen]
+        (setting,) = claim.at
+        others = [value for value in result.grid.values if value != setting]
         methods = [each.name for each in result.grid.methods] if compares == "cases" else [method]
-        return [((name, chosen), (name, value)) for name in methods for value in others]
+        return [((name, setting), (name, value)) for name in methods for value in others]
     if compares == "pairs":
         return [((method, b), (method, a)) for a, b in combinations(values, 2)]
     return [((method, values[-1]), (method, values[0]))]
@@ -251,7 +251,7 @@ def summarize(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
         if not some:
             continue
         n_claims = len({(verdict.study, verdict.claim) for verdict in some})
-        begin = opening.format(_count(n_claims, noun), "was" if n_claims == 1 else "were")
+        sentence = opening.format(_count(n_claims, noun), "was" if n_claims == 1 else "were")
         datasets = list(dict.fromkeys(verdict.dataset for verdict in some if verdict.dataset))
         on = f"On {_count(len(datasets), 'dataset')} ({', '.join(datasets)}) that gives"
         outcomes = ", ".join(
@@ -260,7 +260,7 @@ def summarize(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
         )
         gives = on if datasets else "That gives"  # the two-weight example needs no dataset
         too_few = " (too few runs)" if any(v.outcome == "open" for v in some) else ""
-        sentences.append(f"{begin} {gives} {_count(len(some), 'verdict')}: {outcomes}{too_few}.")
+        sentences.append(f"{sentence} {gives} {_count(len(some), 'verdict')}: {outcomes}{too_few}.")
     return tuple(sentences)
 
 

@@ -120,7 +120,7 @@ def run(
     """
     bench, tally = Workbench(store), Tally(jobs, Progress.of(progress))
     waiting = {job.key: job for job in jobs}
-    finished = set(is_done)
+    done = set(is_done)
     at_work: dict[Future[None], Job] = {}
 
     def do(job: Job) -> None:
@@ -139,7 +139,7 @@ def run(
         # "relevance" reports warnings that other jobs would repeat.
         with threadpool_limits(1, "blas"), ignore_few_relevant():
             while waiting or at_work:
-                next_jobs = [j for j in waiting.values() if all(n.key in finished for n in j.needs)]
+                next_jobs = [j for j in waiting.values() if all(n.key in done for n in j.needs)]
                 for job in next_jobs[: workers - len(at_work)]:
                     at_work[pool.submit(do, waiting.pop(job.key))] = job
                 # With a timeout: signals are not handled while a thread waits for a lock.
@@ -147,7 +147,7 @@ def run(
                 for future in over:
                     job = at_work.pop(future)
                     future.result()
-                    finished.add(job.key)
+                    done.add(job.key)
     except BaseException:
         tally.stop.set()
         for future in at_work:  # running jobs stop at their next report of progress

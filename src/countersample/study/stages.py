@@ -171,10 +171,10 @@ def ranker(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
     values, steps, seconds = [], [], []
     for clicks in job.needs:
         log = bench.clicks(clicks)
-        begin = time.perf_counter()
+        start = time.perf_counter()
         model = CounterSampleRanker(random_state=clicks.config["seed"])
         model.fit_log(train_set, log, progress=progress.part(1 / len(job.needs)))
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.perf_counter() - start)
         values.append(evaluate(model, test, metric, no_relevant=no_relevant)[metric])
         steps.append(model.n_steps_)
     return {"steps": max(steps), "ndcg": values, "seconds": seconds}
@@ -213,9 +213,9 @@ def run(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
     """Train at the learning rate of the tuning, if any, and evaluate on test data."""
     *tuning, clicks = job.needs
     rate = bench.store.read(tuning[0])["learning_rate"] if tuning else None
-    begin = time.perf_counter()
+    start = time.perf_counter()
     (result,) = _train(bench, job, clicks, None if rate is None else [rate], progress)
-    seconds = time.perf_counter() - begin
+    seconds = time.perf_counter() - start
     _, _, test = bench.data_of(clicks)
     log = bench.clicks(clicks)
     libraries = dict(versions())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 import textwrap
@@ -13,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from countersample._files import atomic_path
 from countersample.pages import escape_markdown
+from countersample.pages.charts import write_csv
 from countersample.study import statistics
 from countersample.study.grids import COMPARED, Grid, Published, Value
 from countersample.study.statistics import INTERVAL, MEASURES, Contrast, independent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from countersample._arrays import Floats
@@ -380,12 +380,14 @@ _BARRED = re.compile(r"(\w)\N{COMBINING MACRON}")
 
 def write_table(table: Table, folder: Path) -> list[Path]:
     """Write a table as ``name.md``, ``.csv`` and ``.tex`` into a folder that exists."""
-    contents = {".md": render_table(table, "table.md"), ".csv": to_csv(table),
-                ".tex": render_table(table, "table.tex")}  # fmt: skip
-    for ending, text in contents.items():
-        with atomic_path(folder / f"{table.name}{ending}") as temporary:
+    paths = {ending: folder / f"{table.name}.{ending}" for ending in ("md", "csv", "tex")}
+    for ending in ("md", "tex"):
+        with atomic_path(paths[ending]) as temporary:
+            text = render_table(table, f"table.{ending}")
             temporary.write_text(text, encoding="utf-8", newline="\n")
-    return [folder / f"{table.name}{ending}" for ending in contents]
+    _, _, *others = (field.name for field in fields(Entry))
+    write_csv(paths["csv"], ("dataset", "row", "column", "value", *others), list_entries(table))
+    return list(paths.values())
 
 
 def render_table(table: Table, template: str) -> str:
@@ -432,18 +434,13 @@ def to_text(table: Table) -> str:
     return "\n".join([*textwrap.wrap(table.caption, _WIDTH), "", body, "", *notes]).rstrip() + "\n"
 
 
-def to_csv(table: Table) -> str:
-    """Return a table as CSV: one row per number, unrounded, empty if there is none."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    _, _, *others = (field.name for field in fields(Entry))
-    writer.writerow(["dataset", "row", "column", "value", *others])
+def list_entries(table: Table) -> Iterator[tuple[Any, ...]]:
+    """Yield one row per number for a CSV file: unrounded, empty if there is none."""
     for group in table.groups:
         for row in group.rows:
             for column, entry in zip(table.columns, row.entries, strict=True):
                 value, _digits, *rest = astuple(entry)
-                writer.writerow([group.title, row.label, column, value, *rest])
-    return text.getvalue()
+                yield (group.title, row.label, column, value, *rest)
 
 
 def escape_latex(text: str) -> str:

@@ -98,25 +98,19 @@ def _gammas(weights: Weights) -> list[float]:
 
 def weights_verdicts(weights: Weights) -> list[Verdict]:
     """Test on each dataset whether M outgrows M̄."""
-    return [_test_growth(weights, dataset) for dataset in _datasets(weights)]
-
-
-def _test_growth(weights: Weights, dataset: str) -> Verdict:
-    gammas = _gammas(weights)
-    states, parts = [], []
-    for offset, curve in enumerate(CURVES):
-        means = np.array([weights[dataset, offset, gamma].mean(axis=0) for gamma in gammas])
-        ratios = means[:, 1] / means[:, 0]
-        grows = [ratios[0] > 1, *(np.diff(ratios) > 0)]
-        states += [State.HOLDS if one else State.ABSENT for one in grows]
-        parts.append(
-            f"from {show_number(float(ratios[0]))} at γ = {gammas[0]:g} to "
-            f"{show_number(float(ratios[-1]))} at γ = {gammas[-1]:g} under {curve}"
-        )
-    return Verdict.of(
-        (STUDY, dataset),
-        "The largest weight M is above the mean weight M̄, and the more so the larger γ.",
-        "paper",
-        states,
-        f"M/M̄ {'grows' if min(states) > 0 else 'changes'} {' and '.join(parts)}.",
-    )
+    gammas, verdicts = _gammas(weights), []
+    for dataset in _datasets(weights):
+        states, parts = [], []
+        for offset, curve in enumerate(CURVES):
+            means = np.array([weights[dataset, offset, gamma].mean(axis=0) for gamma in gammas])
+            ratios = means[:, 1] / means[:, 0]
+            grows = [ratios[0] > 1, *(np.diff(ratios) > 0)]
+            states += [State.HOLDS if one else State.ABSENT for one in grows]
+            parts.append(
+                f"from {show_number(float(ratios[0]))} at γ = {gammas[0]:g} to "
+                f"{show_number(float(ratios[-1]))} at γ = {gammas[-1]:g} under {curve}"
+            )
+        claim = "The largest weight M is above the mean weight M̄, and the more so the larger γ."
+        evidence = f"M/M̄ {'grows' if min(states) > 0 else 'changes'} {' and '.join(parts)}."
+        verdicts.append(Verdict.of((STUDY, dataset), claim, "paper", states, evidence))
+    return verdicts
