@@ -7,7 +7,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import ROOT, SEED
+from conftest import SEED
 from public_logs import (
     EXPEDIA,
     LOGS,
@@ -425,9 +425,3 @@ def test_fit_takes_the_file_as_it_is(path, tmp_path, run):
     )  # fmt: skip
     assert said["gain"]["relative"] > 0
     assert said["weights"]["n_clicks"] > said["gain"]["new"]["n_clicks"]  # bookings are worth five
-
-
-def test_the_documentation_shows_the_script_as_it_is():
-    script = (ROOT / "examples" / "judge_on_expedia.py").read_text()
-    page = (ROOT / "docs" / "public-logs.md").read_text()
-    assert script.partition("\n")[2] in page  # but for the line to the linter

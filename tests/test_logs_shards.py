@@ -362,7 +362,7 @@ def test_two_processes_train_on_what_spark_wrote(made, shards, tmp_path):
         env=os.environ | {
             "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0",
             "OMP_NUM_THREADS": "1",
-            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # see docs/distributed.md
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # see docs/torch.md
         },
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip

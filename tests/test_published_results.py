@@ -17,20 +17,18 @@ from countersample.study.settings import PAPER_RATES
 from countersample.study.statistics import interval, lead
 
 FOLDER = ROOT / "docs" / "results"
-PAGE = (ROOT / "docs" / "reproduction.md").read_text("utf-8")
-SECTIONS = {"paper": "## At the paper's scale\n", "medium": "## At medium scale\n"}
+PAGE = (ROOT / "docs" / "results.md").read_text("utf-8")
+SCALES = ("paper", "medium")
+AT_PAPER_SCALE = PAGE.partition("## At the paper's scale\n")[2].partition("\n## ")[0]
 # How the tables of a study begin.
 TABLES = {
     "position-bias": "| γ, with SGD |",
     "optimizers": "| γ = 1, batch size 1 |",
     "batch-sizes": "| γ = 1, SGD, batches of |",
+    "large-batches": "| γ = 1, SGD, large batches |",
 }
 DATASETS = ("yahoo-like", "istella-like")
 METHODS = ("Biased-SGD", "IPS-SGD", "CounterSample")
-
-
-def section(scale):
-    return PAGE.partition(SECTIONS[scale])[2].partition("\n## ")[0]
 
 
 def row_of(label, text):
@@ -75,14 +73,11 @@ def check_entries(text, label, computed, at_most):
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-@pytest.mark.parametrize(
-    ("scale", "study"), [*itertools.product(SECTIONS, TABLES), ("medium", "large-batches")]
-)
-def test_regret_and_marks(scale, study, dataset):
+@pytest.mark.parametrize("study", TABLES)
+def test_regret_and_marks(study, dataset):
     """They are those of the command that the page names, which corrects for both sets' tests."""
-    methods = METHODS[1:] if study == "large-batches" else METHODS
-    text = section(scale)
-    text = text[text.index(TABLES.get(study, "| γ = 1, SGD, large batches |")) :]
+    scale, methods = ("medium", METHODS[1:]) if study == "large-batches" else ("paper", METHODS)
+    text = PAGE[PAGE.index(TABLES[study]) :]
     for method in methods:
         computed = entries(scale, f"{study}-regret", dataset, method)
         check_entries(text, f"{dataset}: {method}", computed, 0.0051)
@@ -92,12 +87,12 @@ def test_regret_and_marks(scale, study, dataset):
 def test_where_runs_end(dataset):
     for method in METHODS[1:]:
         computed = entries("paper", "position-bias-ndcg", dataset, method)
-        check_entries(section("paper"), f"{dataset}: {method} ends at", computed, 5.1e-5)
+        check_entries(AT_PAPER_SCALE, f"{dataset}: {method} ends at", computed, 5.1e-5)
 
 
 def test_whether_it_is_adams_fault():
-    """Every number and mark of the table in docs/study.md, row by row."""
-    text = (ROOT / "docs" / "study.md").read_text("utf-8").partition("## Is it Adam's fault?")[2]
+    """Every number and mark of its table, row by row."""
+    text = PAGE.partition("\n## Is it Adam's fault?")[2]
     lines = text.partition("\n## ")[0].splitlines()
     rows = [line for line in lines if re.match(r"\| .*(SGD|CounterSample) \| \d", line)]
     expected = [("amsgrad-regret", dataset, method) for dataset in DATASETS for method in METHODS]
@@ -116,7 +111,7 @@ def test_whether_it_is_adams_fault():
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_the_lead_in_the_course_of_training(dataset, drawn):
     result = result_of("paper", "position-bias", dataset)
-    cells = filter(None, row_of(f"{dataset}: {drawn:,}", section("paper")))
+    cells = filter(None, row_of(f"{dataset}: {drawn:,}", AT_PAPER_SCALE))
     for cell, value in zip(cells, result.grid.values, strict=True):
         sample = lead(result, dataset, value)[:, drawn // 10_000 - 1]
         assert cell == pytest.approx([sample.mean(), interval(sample)], abs=0.0051)
@@ -124,7 +119,7 @@ def test_the_lead_in_the_course_of_training(dataset, drawn):
 
 def test_nothing_set_is_as_the_table_has_it():
     lines = (FOLDER / "position-bias-nothing-set.csv").read_text("utf-8").splitlines()[1:]
-    text = section("paper").partition("### With no tuning at all")[2]
+    text = AT_PAPER_SCALE.partition("### Without any tuning")[2]
     computed = {}
     for line in lines:
         dataset, label, gamma, mean, half, *_ = line.split(",")
@@ -148,11 +143,11 @@ def test_weights_are_those_of_the_logs(dataset, label, column):
     np.testing.assert_allclose(computed[f"{column}_mean"].to_numpy(), published, atol=0.006)
 
 
-@pytest.mark.parametrize("scale", SECTIONS)
+@pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_verdict_is_that_of_the_rows(scale, dataset):
     """The table of claims has a column a scale and dataset."""
-    column = [*SECTIONS].index(scale) * 2 + DATASETS.index(dataset)
+    column = SCALES.index(scale) * 2 + DATASETS.index(dataset)
     text = PAGE.partition("## Every claim\n")[2].partition("\n## ")[0]
     verdicts = evaluate_file(FOLDER / f"{scale}.parquet", [dataset]).verdicts
     for verdict in verdicts:
@@ -173,7 +168,7 @@ def test_results_are_those_of_whole_runs_and_small():
     assert not any(rows["rate_at_edge"].to_pylist())  # of eight, too, the best is well within
 
 
-@pytest.mark.parametrize("scale", SECTIONS)
+@pytest.mark.parametrize("scale", SCALES)
 def test_each_row_is_of_what_its_command_asks_for(scale):
     """Keys are hashes of the whole configuration: that of the package, with the rates it names."""
     rows = parquet.read_table(FOLDER / f"{scale}.parquet").select(
@@ -228,7 +223,7 @@ def test_rows_with_rates_a_click_alike_are_of_what_the_page_asks_for():
         assert {key.partition("-")[0] for key in rows_of_size["key"].to_pylist()} <= contents
 
 
-# Regret at batches of 10 and 50 with finer rates: where, and how the page begins to tell it.
+# Regret at batches of 10 and 50 with finer rates: the study, and how the sentence begins.
 FINER = {
     "medium": ("batch-sizes, finer rates", "the lead is"),
     "paper": ("batch-sizes, rates a click alike", "it is"),
@@ -247,7 +242,7 @@ def test_with_finer_rates_the_lead_does_not_hang_on_the_batch(scale):
             for m in METHODS[1:]
         )
         leads[dataset, size] = f"{ips - sampled:.2f}"
-    text = " ".join(section(scale).split())
+    text = " ".join(PAGE.split())
     small, large = (leads["yahoo-like", size] for size in (10, 50))
     assert f"{beginning} {small} at batches of 10 and {large} at 50 on yahoo-like" in text
     small, large = (leads["istella-like", size] for size in (10, 50))

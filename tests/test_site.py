@@ -1,4 +1,4 @@
-"""The documentation as a whole: links, names, formulas, the gallery and what CONTRIBUTING says."""
+"""The documentation as a whole: links, names, formulas, pictures and CONTRIBUTING's table."""
 
 import re
 import runpy
@@ -50,9 +50,9 @@ def anchors(page):
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
 def test_links_lead_somewhere(page):
-    made = set(hook("made_pages")["SAMPLES"])
+    samples = set(hook("made_pages")["SAMPLES"])
     for target in re.findall(r"\]\(([^)\s]+)\)", CODE.sub("", prose(page))):
-        if "://" in target or target in made:
+        if "://" in target or target in samples:
             continue
         path, _, anchor = target.partition("#")
         file = page.parent / path if path else page
@@ -61,8 +61,8 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_page_is_in_the_navigation():
-    told = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
-    listed = re.findall(r"- (?:[\w ]+: )?([\w/-]+\.md)$", told, re.MULTILINE)
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    listed = re.findall(r"- (?:[\w ]+: )?([\w/-]+\.md)$", navigation, re.MULTILINE)
     assert len(listed) == len(set(listed))
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
     outside = {"CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"}
@@ -72,9 +72,6 @@ def test_every_page_is_in_the_navigation():
 def test_the_index_leads_to_every_page():
     linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", (DOCS / "index.md").read_text()))
     assert {page.name for page in DOCS.glob("*.md")} - linked == {"index.md"}
-
-
-# -- figures -------------------------------------------------------------------------------------
 
 
 # -- formulas ------------------------------------------------------------------------------------
@@ -91,12 +88,12 @@ def test_every_formula_becomes_mathml():
     pytest.importorskip("latex2mathml")
     mathml = hook("formulas")["mathml"]
     pages = [page for page in WRITTEN if DOCS in page.parents]
-    found = [latex for page in pages for latex in formulas(page)]
-    assert len(found) > 150
-    for latex in found:
-        made = mathml(latex)
-        assert "<merror" not in made, latex
-        assert not re.search(r"\\[a-zA-Z]", made), f"{latex}: {made}"  # a command that is unknown
+    sources = [latex for page in pages for latex in formulas(page)]
+    assert len(sources) > 150
+    for latex in sources:
+        markup = mathml(latex)
+        assert "<merror" not in markup, latex
+        assert not re.search(r"\\[a-zA-Z]", markup), f"{latex}: {markup}"  # an unknown command
 
 
 # -- names ---------------------------------------------------------------------------------------
@@ -126,8 +123,8 @@ def test_the_reference_names_what_exists():
 
 
 def test_the_index_of_the_reference_has_the_names_of_the_root():
-    told = set(re.findall(r"`(\w+)`", (DOCS / "reference" / "index.md").read_text()))
-    assert set(countersample.__all__) <= told
+    names = set(re.findall(r"`(\w+)`", (DOCS / "reference" / "index.md").read_text()))
+    assert set(countersample.__all__) <= names
 
 
 def glossary():
@@ -169,6 +166,11 @@ def test_the_gallery_draws(script):
     assert hook("made_pages")["drawn"](script).startswith(b"<?xml")
 
 
+def test_every_picture_of_a_page_is_drawn_by_a_script():
+    drawn = {script.stem for script in scripts()}
+    assert {path.stem for path in (DOCS / "pictures").glob("*.svg")} <= drawn
+
+
 def test_every_plot_is_in_the_gallery():
     from countersample import plotting
 
@@ -180,10 +182,10 @@ def test_every_plot_is_in_the_gallery():
 # -- what to install, who to cite, and where a change belongs ----------------------------------
 
 
-def test_the_extras_are_told():
+def test_the_extras_are_documented():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    told = (DOCS / "install.md").read_text()
-    assert set(project["optional-dependencies"]) == set(re.findall(r"\[(\w+)\]`", told))
+    text = (DOCS / "install.md").read_text()
+    assert set(project["optional-dependencies"]) == set(re.findall(r"\[(\w+)\]`", text))
 
 
 @pytest.mark.parametrize(("page", "at_least"), [("CONTRIBUTING.md", 60), ("docs/design.md", 30)])

@@ -32,7 +32,7 @@ def torchrun(*arguments, restarts=0):
         "COUNTERSAMPLE_TEST_SEED": str(SEED),
         "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0",
         "OMP_NUM_THREADS": "1",
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # see docs/distributed.md
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # see docs/torch.md
     }
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--max-restarts={restarts}"]
     meeting = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1"]

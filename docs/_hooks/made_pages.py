@@ -57,11 +57,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Point links that leave docs/ to what stands for it here; put what is made in its place."""
     if page.file.src_uri == "gallery.md":
-        return markdown.replace("<!-- the gallery -->", "\n".join(map(shown, SCRIPTS)))
-    if page.file.src_uri == "samples.md":
         commands = [command.removeprefix("-m ") for command in COMMANDS]
         listed = "\n".join(c if c.startswith("counter") else f"python {c}" for c in commands)
-        return markdown.replace("<!-- the commands of the samples -->", f"```sh\n{listed}\n```")
+        markdown = markdown.replace("<!-- the commands of the samples -->", f"```sh\n{listed}\n```")
+        return markdown.replace("<!-- the gallery -->", "\n".join(map(shown, SCRIPTS)))
     markdown = re.sub(r"```python\n(?=>>> )", "```pycon\n", markdown)  # the same, better coloured
     outside = r"\]\(\.\./(CHANGELOG|CONTRIBUTING|SECURITY|examples/\w+)\.(?:md|py)"
     return re.sub(outside, r"](\1.md", markdown)
