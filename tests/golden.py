@@ -234,8 +234,8 @@ def fit_numbers(fit):
     """Return the numbers of a fit; of its words only the kind of verdict and the figures."""
     kinds = {
         "better": fit.is_better,
-        "worse": fit.is_worse,
-        "withheld": fit.is_withheld,
+        "worse": fit.decision.is_worse,
+        "withheld": fit.decision.is_withheld,
         "kept": fit.keeps_logged,
     }
     plan_numbers = {k: v for k, v in asdict(fit.ab_plan).items() if v is not None}

@@ -426,7 +426,8 @@ def test_no_gain_from_a_leak():
         impressions, table = opened(log, leaky)
         fit = fit_from_impressions(impressions, table, propensities=PositionBias(1.0))
         assert names(fit.leaks) == ({"click_rate"} if promised else set())
-        assert fit.is_withheld == fit.verdict.startswith("No verdict: click_rate") == promised
+        assert fit.decision.is_withheld == promised
+        assert fit.verdict.startswith("No verdict: click_rate") == promised
         assert ("gain" in fit.ranker.provenance_) == (not promised)
         if promised:
             assert fit.gain.low > 0

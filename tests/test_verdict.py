@@ -39,7 +39,7 @@ def test_reasons_overrule_the_interval(low):
     assert outcomes[0].is_withheld
     assert outcomes[0].sentence == "No verdict: ctr leaks."
     assert outcomes[1].sentence == "No change: nothing is better."
-    assert "If those of em are right, the ranker is " in outcomes[2].sentence
+    assert "If the estimates of em are right, the ranker is " in outcomes[2].sentence
 
 
 def test_names_of_candidates_stay_as_they_are():

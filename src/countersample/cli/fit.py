@@ -84,7 +84,7 @@ def fit(
     result.ranker.save(out)
     code = 0
     if fail_unless_better and not result.is_better:
-        code = WORSE if result.is_worse else NOT_BETTER
+        code = WORSE if result.decision.is_worse else NOT_BETTER
     n_warnings = len(result.warnings)
     more = f", with all {n_warnings} warnings" if n_warnings > SHOWN_WARNINGS else ""
     closing = f"\nThe ranker is in {out}; the report is in {page}{more}"

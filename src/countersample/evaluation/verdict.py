@@ -111,7 +111,7 @@ def decide(
     elif unidentified:
         text = (
             f"{candidate} is not shown to be {outcome}: the log does not identify the "
-            f"propensities. If those of {unidentified} are right, {text}"
+            f"propensities. If the estimates of {unidentified} are right, {text}"
         )
         outcome = "not shown"
     # Other names are a user's own: they stay as they are.

@@ -173,7 +173,7 @@ class Change:
 def compare_rates(
     kind: str, name: str, rates: Sequence[Rate], limits: Limits | None = None
 ) -> Change:
-    """Compare the rates of two logs, before and after; limits are those of the kind by default.
+    """Compare the rates of two logs, before and after; the kind has default limits.
 
     >>> units = np.ones(100)
     >>> change = compare_rates("clicks", "1", [Rate(20 * units, units), Rate(30 * units, units)])
@@ -415,7 +415,7 @@ def find_drift_in_files(
 ) -> Drift:
     """Compare two logs in files, which may be raw or aggregated; see `find_drift`.
 
-    `features_before` are those of the earlier log's items, if they differ.
+    `features_before` are the features of the earlier log's items, if they differ.
     """
     if features is None and features_before is not None:
         raise ParameterError("features_before is given without features, expected both")
@@ -666,7 +666,7 @@ def bucket_of(text: str) -> int:
 def _aggregate(log: Impressions) -> pa.Table:
     """Return impressions and clicks by query, context, policy, bucket and position.
 
-    The bucket is that of the row's client or, without one, its session or query. The log is read in
+    The bucket depends on the row's client or, without one, its session or query. The log is read in
     batches, so that it need not fit into memory.
     """
     frame = log.frame

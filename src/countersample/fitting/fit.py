@@ -25,7 +25,6 @@ from countersample.fitting.gain import (
     hold_out_queries,
     split_queries,
     train_folds,
-    training_log,
 )
 from countersample.fitting.leakage import check_accepted, find_leaks
 from countersample.fitting.models import make_ranker
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 
 N_HEAVIEST = 10  # query-item pairs in the report
 MIN_EFFECTIVE_SHARE = 0.25  # of the rows that a half-life leaves: less is worth a warning
-_LIMIT = "It does not cover how later days differ from those of the log"
+_LIMIT = "It does not cover how later days differ from the days of the log"
 logger = get_logger(__name__)
 
 
@@ -83,7 +82,7 @@ def fit_from_impressions(
 
     The interval covers other sessions of the last days, or other queries, and the uncertainty of
     propensities that are estimated: `Fit.holdout` names the population. (Known propensities, and
-    those of regression-em or with trust bias, are taken as they are.)
+    the estimates of regression-em or with trust bias, are taken as they are.)
 
     Parameters
     ----------
@@ -139,10 +138,7 @@ def fit_from_impressions(
         curve_seed=int(streams[4].integers(2**63)),
     )  # fmt: skip
     last = progress.part(0.2, "training")
-    model.fit_log(
-        features.dataset, training_log(log.training, is_complete=log.is_complete),
-        progress=lambda _step, share: last.update(share),
-    )  # fmt: skip
+    model.fit_log(features.dataset, log.examples, progress=lambda _step, share: last.update(share))
     model.preprocessing_ = replace(model.preprocessing_, encoder=features.encoder_to_save)
     source = held_out.clicks.log.source
     doubts = group_warnings(
@@ -287,7 +283,7 @@ def _heaviest_pairs(log: WeightedLog) -> tuple[HeavyPair, ...]:
 def _list_warnings(
     estimated: GainEstimate, ranker: ClickRanker, impressions: Impressions
 ) -> Iterator[str]:
-    """Yield reasons to trust the gain less, beside those of the log and of the evaluation."""
+    """Yield reasons to trust the gain less, apart from the warnings about the log."""
     if impressions.half_life is not None:
         share = effective_impressions(impressions) / sum(impressions.days().rows)
         if share < MIN_EFFECTIVE_SHARE:
@@ -329,7 +325,7 @@ def _record_provenance(fit: Fit, impressions: Impressions) -> None:
     days = _list_days(impressions)
     if days:
         provenance["log"]["last_day"] = days[-1].isoformat()
-    if not fit.is_withheld:
+    if not fit.decision.is_withheld:
         provenance["gain"] = gain_record(fit.gain, is_identified=fit.is_identified)
 
 

@@ -93,7 +93,7 @@ class EvaluationClicks:
     """Clicks that evaluate rankings, and the units that are drawn for intervals.
 
     Without units, queries are drawn with fixed propensities. Without curves, the units are drawn
-    with fixed propensities; otherwise with those of each draw, by context.
+    with fixed propensities; otherwise with the propensities of each draw, by context.
     """
 
     log: JoinedLog
@@ -180,9 +180,8 @@ def hold_out_queries(
 ) -> HoldoutScores:
     """Score each fold of the queries by a ranker that is trained on the other folds."""
     folds = split_queries(log.shown, n_folds, rng)
-    training = training_log(log.training, is_complete=log.is_complete)
     scores, stages = train_folds(
-        ranker, folds, log.matched.dataset, training, metric=log.metric, rng=rng,
+        ranker, folds, log.matched.dataset, log.examples, metric=log.metric, rng=rng,
         progress=progress.part(1.0, "evaluating held-out queries"),
     )  # fmt: skip
     holdout = Holdout(
@@ -201,13 +200,6 @@ def split_queries(shown: ClickLog, n_folds: int, rng: np.random.Generator) -> li
             "queries that it was not trained on"
         )
     return HeldOut.split(shown, min(n_folds, n_clicked), rng)
-
-
-def training_log(shown: ClickLog, *, is_complete: bool) -> ClickLog:
-    """Return what a ranker is trained on: everything shown, or clicks if that is not known."""
-    if is_complete and shown.examination is not None:
-        return shown
-    return shown.weighted().replace(impressions=None)
 
 
 def train_folds(
@@ -290,9 +282,8 @@ def hold_out_days(
             )
     part, dataset = progress.part(1.0, "learning from earlier days"), features.dataset
     trained = make_untrained(ranker).fit_log(
-        dataset, training_log(train.training, is_complete=train.is_complete),
-        progress=lambda _, share: part.update(share),
-    )  # fmt: skip
+        dataset, train.examples, progress=lambda _, share: part.update(share)
+    )
     units, unit_name, draws = None, "queries", test.source.draws
     can_draw = test.source.trust is None and not is_of_rows
     if evaluation.estimator != "snips" and can_draw:

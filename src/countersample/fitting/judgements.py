@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     Row = tuple[str, str, int]  # query, item, grade
 
 MIN_EXPOSURE = 10.0  # the interval of an item without a click then reaches to 0.31
-GRADE_ODDS = (0.5, 1.0, 2.0)  # odds at the default cut-offs, as multiples of those of the mean
+GRADE_ODDS = (0.5, 1.0, 2.0)  # odds at the default cut-offs, as multiples of the odds of the mean
 _COLUMNS = ("query_id", "item_id", "relevance", "low", "high", "grade", "clicks", "impressions",
             "exposure")  # fmt: skip
 
@@ -408,7 +408,7 @@ def _log_exposure_spread(
 
 
 def check_table_name(path: str | PathLike[str]) -> None:
-    """Raise an error if the ending of a file is not that of a table."""
+    """Raise an error if the name of a file does not end as a table's."""
     if Path(path).suffix not in {".parquet", ".csv"}:
         raise ParameterError(
             f"{path}: expected a name that ends in .parquet or .csv for a table, or say who reads "

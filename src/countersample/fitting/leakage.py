@@ -86,7 +86,7 @@ class Leak:
         if self.evidence == "chance":
             return (
                 f"Feature {self.name!r} was computed from {_CLICKS[self.period]}: it predicts "
-                f"{self.size:.0%} of the chance in them, which no feature from before them can."
+                f"{self.size:.0%} of their random variation, which no earlier feature can predict."
             )
         is_training = self.period == "training"
         other = _CLICKS["evaluation" if is_training else "training"]

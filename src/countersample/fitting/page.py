@@ -89,7 +89,7 @@ def _draw_charts(fit: Fit) -> dict[str, str]:
     """Return the charts of the gain, the learning curve and the weights; "" if there is none."""
     charts = dict.fromkeys(("gain", "learning", "weights"), "")
     gain = fit.gain
-    if not fit.is_withheld:
+    if not fit.decision.is_withheld:
         figure, axes = new_axes(CHART_SIZE[0], 0.9)
         plot_gain(gain, ax=axes)
         ends = f"{gain.relative_low:+.1%} to {gain.relative_high:+.1%}"
@@ -190,7 +190,7 @@ def _list_curves(fit: Fit) -> Mapping[str, Propensities | _Curve]:
 
 @figure_style()
 def _draw_curves(fit: Fit, curves: Mapping[str, Any], others: Mapping[str, Propensities]) -> str:
-    """Return the chart of the curves in use; thin lines are those of other methods."""
+    """Return the chart of the curves in use; thin lines are the estimates of other methods."""
     figure, axes = new_axes(*CHART_SIZE)
     plot_propensities(curves, ax=axes)
     if fit.propensity_source.curve is not None:

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     WithFeatures = Callable[[], tuple[PositionCounts, NDArray[np.float32]]]
 
 LOGGED = "logged"  # the method that takes the log's own column
-KNOWN = "given"  # the source of propensities that the user knows
+KNOWN = "given"  # the source of propensities that the options give
 N_BOOTSTRAP = 200
 FEW_BOOTSTRAP = 50  # for cross-checks, and for regression-em, which fits a regression per draw
 _REMEDY = (
-    "or give what you know of propensities (--gamma 1.0 or --propensities FILE), or shuffle the "
+    "or give known propensities (--gamma 1.0 or --propensities FILE), or shuffle the "
     "results of a small share of the traffic"
 )
 
@@ -138,7 +138,7 @@ class PropensitySource:
         }
 
     def summary(self) -> str:
-        """Return the curves beside those of other methods, for a terminal."""
+        """Return the curves beside the estimates of other methods, for a terminal."""
         check = self.cross_check
         reasons = {} if check is None else dict(check.unsupported)
         for name in filter(needs_features, reasons):
@@ -166,7 +166,7 @@ def find_propensities(
     """Return the propensities that weight the clicks of a log.
 
     `with_features` returns the counts of items with features, and the features, for regression-em.
-    With `is_checked`, estimates are compared with those of other methods.
+    With `is_checked`, the estimates of all methods are compared.
     """
     known: Examinable | None = options.known
     if options.gamma is not None:
@@ -237,9 +237,9 @@ class _Estimation:
             if method != "auto" or not is_whole:
                 raise DataError(f"{error}; {_REMEDY}") from error
             doubt = (
-                f"This log alone does not identify the propensities: {error}. The curve is that of "
-                "regression-em: it is right only if the features predict how relevant items are "
-                "and do not predict where they were shown."
+                f"This log alone does not identify the propensities: {error}. The curve comes "
+                "from regression-em: it is right only if the features predict how relevant items "
+                "are and do not predict where they were shown."
             )
             try:
                 return self._by_features(doubt, is_identified=False)

@@ -131,21 +131,11 @@ class Fit(GainEstimate):
         return self.decision.is_better
 
     @property
-    def is_worse(self) -> bool:
-        """Whether the ranker is shown to be worse than your current one."""
-        return self.decision.is_worse
-
-    @property
-    def is_withheld(self) -> bool:
-        """Whether there is no verdict: a feature leaks, or the log has a defect (`LogCheck`)."""
-        return self.decision.is_withheld
-
-    @property
     def next_step(self) -> str:
         """What to do with the ranker."""
-        if self.is_withheld:
+        if self.decision.is_withheld:
             return "Remove the cause that the verdict names, and fit again."
-        if self.is_worse:
+        if self.decision.is_worse:
             return "Keep your current ranker."
         if describe_kept(self.ranker):
             return "Keep your current ranker, and fit again when the log has more clicks."
@@ -175,13 +165,13 @@ class Fit(GainEstimate):
             "is_better": self.is_better,
             "next_step": self.next_step,
             "gain": asdict(self.gain),
-            "is_withheld": self.is_withheld,
+            "is_withheld": self.decision.is_withheld,
             "holdout": self.holdout.to_dict(),
             "leaks": [each.to_dict() for each in self.leaks],
             "is_identified": self.is_identified,
             "is_joint": self.is_joint,
             "gain_at_ends": self.gain_at_ends,
-            "ab_plan": None if self.is_withheld else self.ab_plan.to_dict(),
+            "ab_plan": None if self.decision.is_withheld else self.ab_plan.to_dict(),
             "estimator": asdict(self.estimator),
             "warnings": list(self.warnings),
             "log": self.check.to_dict(),

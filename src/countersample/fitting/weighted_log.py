@@ -53,6 +53,13 @@ class JoinedLog:
         """Whether items that were shown and never clicked are counted one by one."""
         return self.matched.counts.rest is None
 
+    @property
+    def examples(self) -> ClickLog:
+        """What a ranker is trained on: everything shown, or clicks if that is not known."""
+        if self.is_complete and self.training.examination is not None:
+            return self.training
+        return self.training.weighted().replace(impressions=None)
+
 
 @dataclass(frozen=True, eq=False)
 class WeightedLog(JoinedLog):

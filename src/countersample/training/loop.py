@@ -148,7 +148,7 @@ def train(
         Same seed, same bytes, on every x86-64 CPU that has fused multiply-add.
     resume : path, optional
         Save the state of the run in this file, and continue from it if it exists. The result is the
-        same to the byte as that of an uninterrupted run. Needs `rng`.
+        same to the byte as without the interruption. Needs `rng`.
     progress : function of (task, share that is done), optional
         Called from time to time.
     options : TrainingOptions, optional
@@ -269,7 +269,7 @@ def risk(
     dataset, log
         As for `train`.
     weights : array-like (n_features,)
-        As `train` returns them: with `scale`, those of the scaled features.
+        As `train` returns them: with `scale`, the weights of the scaled features.
     options, **settings
         As for `train`; method, unit, objective, clip, temper and scale matter.
 

@@ -132,7 +132,7 @@ def kernel_features(dataset: RankingDataset, scale: Floats) -> tuple[NDArray[Any
 class Run:
     """K runs at once that differ in learning rate and start only.
 
-    `options` are those of each run, with its start; by default those of the setup.
+    `options` has one entry per run, with its start; by default the options of the setup.
     """
 
     def __init__(

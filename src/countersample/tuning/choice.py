@@ -229,7 +229,7 @@ def choose_contender(
 
     Contenders are evaluated by the same clicks, one after the other, so that one at a time is in
     memory. The mean of rankers with different transforms is not a ranker, so the transform is
-    chosen first: that of the candidate with the highest lower end, or a simpler one that is as good
+    chosen first: by the candidate with the highest lower end, or by a simpler one that is as good
     (`choose_simplest`); if nothing is better than the logging policy, the one that imitates it
     best. `is_shown` holds for all candidates that were tried.
     """
@@ -311,7 +311,7 @@ def _candidates(
     safety: float,
     shares: Floats,
 ) -> tuple[Candidate, ...]:
-    """Return all candidates; `shares` are of those of the chosen transform."""
+    """Return all candidates; `shares` belong to the candidates of the chosen transform."""
     numbers = gains_over(held_out, [one.sums for one in checkpoints], reference, safety)
     share = iter(shares.tolist())
     return tuple(

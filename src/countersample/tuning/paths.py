@@ -89,7 +89,7 @@ def evaluate_paths(
 ) -> list[Checkpoint]:
     """Follow each path without the clicks of each fold, and evaluate its checkpoints by them.
 
-    `logs` are those of the dataset without the queries of each fold.
+    `logs` are the logs of the dataset without the queries of each fold.
 
     The paths of a temper draw the same examples, so that their steps share passes over memory.
     """
@@ -111,7 +111,7 @@ def evaluate_paths(
         sums = np.array([fold.sums(each.astype(np.float64)) for each in scores])
         return sums.reshape(len(runs), -1, sums.shape[1])
 
-    # Threads of BLAS beside those of the jobs would wait for each other, busily.
+    # Threads of BLAS beside the threads of the jobs would wait for each other, busily.
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(available_cores()) as pool:
         by_job = list(pool.map(work, range(len(jobs))))
     checkpoints = []

@@ -3,7 +3,7 @@
 Held-out clicks give the gain d_c of candidate c over the logging policy and its standard error e_c.
 At a confidence whose normal quantile is z, clicks show that c is better if d_c − z·e_c > 0. The
 candidate to take is the one with the highest lower end: if two look equally good, it is the one
-that changes less of the current ranking, about which clicks tell more.
+that changes less of the current ranking, whose clicks are in the log.
 
 If nothing is shown to be better than the logging policy, an imitation of it is kept. So a candidate
 that is shown to be better than the imitation replaces it, even if it is not better than the logging
