@@ -147,10 +147,7 @@ class TestCommand:
         parquet.write_table(one, tmp_path / "april.parquet")
         printed = compare("a.json", *APRIL, "--fail-unless-better", code=3)
         assert "a.json is not shown to be better: the log does not identify the prop" in printed
-        assert (
-            "If the estimates of regression-em are right, a.json is better than"
-            in printed
-        )
+        assert "If the estimates of regression-em are right, a.json is better than" in printed
 
     @pytest.mark.parametrize("estimator", ["ips", "snips", "clipped", "dr"])
     def test_any_estimator(self, compare, estimator):

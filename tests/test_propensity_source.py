@@ -91,7 +91,7 @@ class TestContexts:
         log = read_impressions(simulate(world[0], contexts, 20_000, 5))
         fit = fit_from_impressions(log, world[1], propensities=PropensityOptions(missing="skip"))
         warnings = [text for text in fit.warnings if text.startswith("Propensities in ")]
-        assert 0 < len(warnings) < 40
+        assert 0 < len(warnings) < 10  # by the kind of problem, with ranges of the numbers
         assert any(" more: " in text for text in warnings)
 
     def test_items_that_never_move(self, world):

@@ -36,7 +36,13 @@ from countersample.fitting.results import (
     describe_leaks,
     gain_record,
 )
-from countersample.fitting.summaries import EVALUATION, LEAKAGE, group_warnings
+from countersample.fitting.summaries import (
+    EVALUATION,
+    LEAKAGE,
+    POSITION_BIAS,
+    group_warnings,
+    mask_details,
+)
 from countersample.fitting.weighted_log import as_sentence, weight_log
 from countersample.logs.counts import ranges
 from countersample.logs.days import effective_impressions
@@ -143,7 +149,8 @@ def fit_from_impressions(
     source = held_out.clicks.log.source
     doubts = group_warnings(
         {LEAKAGE: [leak.sentence for leak in leaks]}, log.warnings, held_out.warnings,
-        {EVALUATION: _list_warnings(estimated, model, impressions)},
+        {POSITION_BIAS: _list_early_warnings(log, held_out),
+         EVALUATION: _list_warnings(estimated, model, impressions)},
     )  # fmt: skip
     fit = Fit(
         **vars(estimated),
@@ -278,6 +285,15 @@ def _heaviest_pairs(log: WeightedLog) -> tuple[HeavyPair, ...]:
                 )
             )
     return tuple(pairs)
+
+
+def _list_early_warnings(log: WeightedLog, held_out: HoldoutScores) -> Iterator[str]:
+    """Yield warnings about the propensities of the days before, if the whole log has no such."""
+    source, since = held_out.clicks.log.source, held_out.holdout.since
+    reported = {mask_details(text) for text in log.source.warnings}
+    for text in source.warnings:
+        if mask_details(text) not in reported:
+            yield f"On the days before {since}: {text}"
 
 
 def _list_warnings(

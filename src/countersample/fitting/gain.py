@@ -20,7 +20,7 @@ from countersample.evaluation import estimate, estimate_gain
 from countersample.evaluation.doubly_robust import relevance_model
 from countersample.evaluation.holdout import HeldOut
 from countersample.fitting.propensity_draws import N_DRAWS, Units, draw_values
-from countersample.fitting.summaries import LEFT_OUT, POSITION_BIAS, group_warnings
+from countersample.fitting.summaries import LEFT_OUT
 from countersample.fitting.weighted_log import as_sentence, join_log
 from countersample.logs.joins import RowPropensities
 from countersample.logs.tally import tally
@@ -293,10 +293,7 @@ def hold_out_days(
         "time", since, _count_clicks(test.shown), share, f"{unit_name} like those from {since} on",
         "The evaluated ranker was trained on the days before, and the saved one on all days.",
     )  # fmt: skip
-    warnings = {
-        POSITION_BIAS: [f"On the days before {since}: {text}" for text in test.source.warnings],
-        LEFT_OUT: [as_sentence(problem)] if test.join.n_skipped else [],
-    }
+    warnings: Warnings = {LEFT_OUT: (as_sentence(problem),)} if test.join.n_skipped else {}
     return HoldoutScores(
         holdout,
         np.asarray(trained.predict(dataset), np.float64),
@@ -304,7 +301,7 @@ def hold_out_days(
         EvaluationClicks(test, units, None if draws is None or units is None else draws.curves),
         train.shown,
         is_complete=train.is_complete and test.is_complete,
-        warnings=group_warnings(warnings),
+        warnings=warnings,
     )
 
 

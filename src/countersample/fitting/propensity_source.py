@@ -316,5 +316,7 @@ def _from_curve(curve: Propensities, check: CrossCheck | None, *doubts: str) -> 
     warnings = list(doubts)
     if check is not None and not check.is_agreed:
         warnings.append(f"The curve of propensities is in doubt. {check.sentence}")
-    warnings += [f"Propensities ({curve.method}): {note}." for note in curve.notes]
+    warnings += [
+        f"Propensities ({curve.method}): {note}." for note, _ in merge_numbers(curve.notes)
+    ]
     return PropensitySource(curve, f"estimated by {curve.method}", check, warnings=tuple(warnings))

@@ -27,7 +27,8 @@ WARNING_SUBJECTS = (
     "Columns of the features",
 )
 LEAKAGE, ROWS, POSITION_BIAS, EVALUATION, LEFT_OUT, COLUMNS = WARNING_SUBJECTS
-_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+_NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
+_NUMBERS = re.compile(f"{_NUMBER}(?:(?:–|, | and ){_NUMBER})*")  # such as "1–3, 7"
 
 
 @cache
@@ -64,23 +65,37 @@ def group_warnings(*groups: Mapping[str, Iterable[str]]) -> Warnings:
     return {subject: texts for subject, texts in by_subject.items() if texts}
 
 
+def mask_details(text: str) -> str:
+    """Return a warning without its numbers, and without the names before its first colon.
+
+    >>> mask_details("Propensities in a, b: 7 of 9 resamples left out")
+    '# of # resamples left out'
+    """
+    return _NUMBERS.sub("#", text.partition(": ")[2] or text)
+
+
 def merge_numbers(texts: Sequence[str]) -> list[tuple[str, list[int]]]:
     """Merge texts that differ in numbers only; return each with the places of its texts.
 
-    >>> merge_numbers(["5 of 9 clicks", "no click", "7 of 9 clicks"])
-    [('5–7 of 9 clicks', [0, 2]), ('no click', [1])]
+    >>> merge_numbers(["5 of 9 clicks", "at 1–3, 7", "7 of 9 clicks"])
+    [('5–7 of 9 clicks', [0, 2]), ('at 1–3, 7', [1])]
     """
     groups: dict[str, list[int]] = {}
     for place, text in enumerate(texts):
-        groups.setdefault(_NUMBER.sub("#", text), []).append(place)
+        groups.setdefault(_NUMBERS.sub("#", text), []).append(place)
     merged = []
     for places in groups.values():
-        numbers = [_NUMBER.findall(texts[place]) for place in places]
-        by_value = [
-            sorted(each, key=lambda text: float(text.replace(",", "")))
-            for each in zip(*numbers, strict=True)
-        ]
-        ranges = ("–".join(dict.fromkeys((each[0], each[-1]))) for each in by_value)
-        words = _NUMBER.split(texts[places[0]])
+        columns = zip(*(_NUMBERS.findall(texts[place]) for place in places), strict=True)
+        words = _NUMBERS.split(texts[places[0]])
+        ranges = map(_write_range, columns)
         merged.append(("".join(chain(*zip_longest(words, ranges, fillvalue=""))), places))
     return merged
+
+
+def _write_range(lists: Sequence[str]) -> str:
+    """Return a list of numbers if all are the same, or the range of all of their numbers."""
+    if len(set(lists)) == 1:
+        return lists[0]
+    numbers = [number for text in lists for number in re.findall(_NUMBER, text)]
+    numbers.sort(key=lambda text: float(text.replace(",", "")))
+    return f"{numbers[0]}–{numbers[-1]}"
