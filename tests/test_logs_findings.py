@@ -230,7 +230,7 @@ def test_neither_fit_nor_compare_has_a_verdict():
     impressions = read_impressions(restart(log.drop_columns(["timestamp"])))
     table = read_features(features)
     fit = fit_from_impressions(impressions, table, propensities=KNOWN, seed=SEED)
-    assert fit.is_withheld
+    assert fit.decision.is_withheld
     assert fit.verdict.startswith(f"No verdict: {RESTART}")
     assert "number positions across pages" in fit.verdict
     scores = table.dataset.features[:, 0]
