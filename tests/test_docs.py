@@ -67,6 +67,18 @@ def test_console(page, run, shop, tmp_path):
             check_output(text, output)
 
 
+@pytest.mark.slow
+def test_the_page_on_studies_shows_what_the_demo_prints(run):
+    """The same lines, whatever the numbers: a small demo has other ones."""
+    shown = blocks(ROOT / "docs" / "study.md", "text")[0][1]
+    small = ("queries=80", "clicks=2000", "epochs=2", "seeds=2", "learning_rates=[1e-3]")
+    settings = [word for setting in small for word in ("--set", setting)]
+    printed = run("demo", *settings)
+    assert words_of(shown.replace("not reached", "")) == words_of(
+        printed.replace("not reached", "")
+    )
+
+
 def run_command(run):
     def run_line(line):
         words = shlex.split(line.removeprefix("$ "), comments=True)
