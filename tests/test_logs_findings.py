@@ -10,7 +10,7 @@ from shops import KNOWN, make, with_column
 
 from countersample.fitting import compare_from_impressions, fit_from_impressions
 from countersample.logs import count_days, read_features, read_impressions
-from countersample.logs.findings import PageSums
+from countersample.logs.findings import PageSums, add_up_pages
 
 RESTART = "positions restart within a session"
 CLICK_ROWS = "clicks are rows of their own"
@@ -223,6 +223,14 @@ def test_an_aggregated_log_keeps_its_defects(change, tmp_path):
     assert read_impressions(tmp_path / "counts").check().withheld == raw != ""
     assert all(any("ithin a session" in text or "ows" in text for text in day.warnings)
                for day in days)  # fmt: skip
+
+
+@pytest.mark.parametrize("change", [clean, restart, add_click_rows, repeat_unclicked, cut_pages])
+def test_every_engine_adds_up_the_same(engine, change):
+    log = change(shop()[0].slice(0, 3000))
+    sums = add_up_pages(read_impressions(log, engine=engine))
+    assert sums == add_up_pages(read_impressions(log))
+    assert sums.rows == len(log)
 
 
 def test_neither_fit_nor_compare_has_a_verdict():

@@ -49,6 +49,7 @@ MIN_EVIDENCE = 20
 #: Items that were shown once must be expected to have this many clicks to find that none has one.
 MIN_EXPECTED_CLICKS = 100
 _ROWS = 2**31  # a view has fewer rows
+_PARTS = 1_000_000  # of an expected click
 
 _MERGE_CLICKS = (
     "merge each click into the row of its impression; if the log has a column of sessions, "
@@ -194,6 +195,8 @@ def add_up_pages(log: Impressions) -> PageSums:
         & (nw.col("extra") == nw.col("extra_clicked"))
         & (nw.col("positions") > nw.col("clicked"))
     )
+    # Whole numbers add up alike in any order, so that equal logs give equal sums.
+    chance = _PARTS * nw.col("clicks") / nw.col("rows")
     excess = nw.col("rows") - nw.col("top_rows") * nw.col("positions")
     table = log.collect(
         views.select(
@@ -204,19 +207,19 @@ def add_up_pages(log: Impressions) -> PageSums:
             click_rows=choose(is_click_rows, nw.col("extra_clicked")),
             views=mark(is_cut),
             endings=mark(is_cut & (nw.col("last") == nw.col("last_click"))),
-            expected_endings=choose(is_cut, nw.col("clicks") / nw.col("rows"), 0.0),
+            expected=choose(is_cut, chance.floor().cast(nw.Int64)),
         ).select(
             **sum_columns(
                 "rows", "clicks", "several", "repeated", "click_rows", "views", "endings",
-                "expected_endings",
+                "expected",
             )
         )
     )  # fmt: skip
     (row,) = table.to_pylist()
-    expected = float(row.pop("expected_endings") or 0.0)
     sums = {name: int(value or 0) for name, value in row.items()}
     # Most logs have no view in which two items share a position.
     restarted = _count_restarted(log, rows, views) if sums.pop("several") else 0
+    expected = sums.pop("expected") / _PARTS
     return PageSums(**sums, restarted=restarted, expected_endings=expected)
 
 
