@@ -1,8 +1,11 @@
 """Pages of the kit in a real browser: on a phone, in the dark, on paper."""
 
+import numpy as np
 import pytest
+from made_rankers import made
 
 from countersample import pages
+from countersample.export import export
 from countersample.pages.charts import inline_figure, new_axes
 from countersample.plotting import plot_learning_curve
 
@@ -61,6 +64,23 @@ def test_a_table_that_is_too_wide_scrolls_and_shows_it(open_page, address):
     assert page.screenshot(clip=strip) != shaded  # nothing more is there: no shade
     wide.focus()
     assert style(wide, "outlineStyle") == "solid"
+
+
+def test_a_card_with_a_wide_table_takes_the_whole_row_and_commands_wrap(open_page, address):
+    page = open_page(address, viewport={"width": 1280, "height": 800})
+    row, card = page.locator(".cards").bounding_box(), page.locator(".card").last.bounding_box()
+    assert card["width"] == row["width"]
+    assert page.locator("pre").evaluate("box => box.scrollWidth <= box.clientWidth")
+
+
+def test_texts_of_a_model_card_wrap(open_page, tmp_path):
+    """The table of settings may have a long sentence, which hid all other values."""
+    ranker, _ = made("linear", "minmax", np.random.default_rng(0))
+    ranker.provenance_ |= {"choice": WORDS, "data": WORDS}
+    card = export(ranker, tmp_path / "shop.json", to="solr", card="html").card
+    page = open_page(card.as_uri(), viewport={"width": 1280, "height": 800})
+    for table in page.locator("table").all():
+        assert table.evaluate("table => table.scrollWidth <= table.clientWidth")
 
 
 def test_dark_and_light(open_page, address):

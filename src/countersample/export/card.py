@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 
 MARK = "<!-- model card by countersample export: written anew with every export -->"
 ENDINGS = {"markdown": ".md", "html": ".html"}
-_PAGE_STYLE = "table { display: block; overflow-x: auto; }"
+# Tables of two columns have names and texts, which wrap; the table of features may scroll.
+_PAGE_STYLE = """
+h2 { margin-top: 2.5rem; }
+table { display: block; overflow-x: auto; }
+th:nth-child(2), td:nth-child(-n + 2) { text-align: left; }
+table:not(:has(th:nth-child(3))) { display: table; max-width: 52rem; }
+table:not(:has(th:nth-child(3))) thead { display: none; }
+table:not(:has(th:nth-child(3))) td:last-child { white-space: normal; }
+"""
 _SIZES = ("n_queries_", "n_features_in_")  # listed with the data
 
 
