@@ -40,11 +40,9 @@ def put(value, path, new):
 
 RANKERS = [
     ("linear", "kind", ["linear"], "kind ['linear'], expected one of linear, neural, boosted"),
-    ("linear", "params", {"no_such": 1}, "no_such"),
     ("linear", "statistics.n_queries_", ..., "the ranker has no statistics.n_queries_, expected"),
     ("linear", "statistics.provenance_.max_weight", 10**400, "max_weight of the ranker is 1000"),
     ("linear", "feature_names", ["a", "b"], "list of feature names is for 2 features, expected 7"),
-    ("linear", "preprocessing.encoder.columns.3.reference", "2026-02-30", "2026-02-30"),
     ("linear", "preprocessing.encoder.columns.4.values", ["a", "c"], "its encoder has other"),
     ("linear", "learned.scorer.weights", [1.0, NAN], "weights[1] of a scorer is nan, expected a f"),
     ("neural", "learned.scorer.weights", [[[1.0] * 7]], "layers of a network have shapes"),
@@ -65,9 +63,8 @@ def test_rankers(kind, path, new, message, tmp_path):
         load_ranker(file)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
-    if path != "params":
-        with pytest.raises(DataError, match=r"ranker\.json: "):
-            load_scorer(file)
+    with pytest.raises(DataError, match=r"ranker\.json: "):
+        load_scorer(file)
 
 
 TREE = {
@@ -83,14 +80,13 @@ TREE = {
         {"feature": [2, -1, -1, 0, -1, -1]},  # of two features
         {"left": [0, 0, 0, 4, 0, 0]},  # a circle
         {"right": [4, 0, 0, 5, 0, 0]},  # into the other tree
-        {"value": [0, 2, 7, 0, 1]},
         {"threshold": [NAN, 0, 0, 0.5, 0, 0]},
     ],
     ids=str,
 )
 def test_trees(change):
     TreesScorer.from_dict(TREE)
-    with pytest.raises(DataError, match=r"one tree after the other|has NaN|has the shape"):
+    with pytest.raises(DataError, match=r"one tree after the other|has NaN"):
         TreesScorer.from_dict(TREE | change)
 
 
@@ -161,9 +157,7 @@ def test_json(text, message):
     "change",
     [
         {"scale": [1e999, 1.0]},
-        {"logs": [1.0]},
         {"logs": None, "knots": [[], [[0, 1, 2], [0, 1]]]},
-        {"how": "\ud800"},
     ],
     ids=ascii,
 )
@@ -171,17 +165,16 @@ def test_normalizers(change):
     normalizer = Normalizer("minmax", 2, (0.0, 0.0), (1.0, 1.0), logs=(0.0, 2.0))
     values = Preprocessing(normalizer=normalizer).to_dict()
     assert Preprocessing.from_dict(values).normalizer == normalizer
-    with pytest.raises(DataError, match=r"the preprocessing (is|has the text)"):
+    with pytest.raises(DataError, match="the preprocessing is"):
         Preprocessing.from_dict({"normalizer": values["normalizer"] | change})
 
 
-@pytest.mark.parametrize("change", [{"kind": ["by context"]}, {"value": [1, 10**400]}], ids=str)
-def test_propensities(change, tmp_path):
+def test_propensities(tmp_path):
     content = Propensities([1, 0.5], [1, 0.4], [1, 0.6], n_impressions=[9, 9], method="m").to_dict()
     path = tmp_path / "p.json"
     path.write_text(json.dumps(content))
     load_propensities(path)
-    path.write_text(json.dumps(content | change))
+    path.write_text(json.dumps(content | {"value": [1, 10**400]}))
     with pytest.raises(DataError, match=r"p\.json: "):
         load_propensities(path)
 
@@ -222,7 +215,6 @@ than = "IPS-SGD"
     ("old", "new"),
     [
         ("gamma = [0.5", "gamma = [" + "[" * 5000),
-        ("[[claims]]", "[claims]"),
         ('methods = ["IPS-SGD"', "methods = [{ name = [], plan = [], unit = [] }"),
     ],
     ids=lambda text: text[:30],

@@ -25,11 +25,12 @@ def documents(rows, names):
     return [dict(zip(names, map(float, row), strict=True)) for row in rows]
 
 
-@pytest.mark.parametrize("names", [NAMES, ODD], ids=["plain", "odd"])
-@pytest.mark.parametrize("kind", ["linear", "boosted"])
 @pytest.mark.parametrize(
-    ("to", "store"), [*((to, None) for to in (*SEARCH, "solr")), ("solr", "s")]
-)
+    ("to", "store", "kind", "names"),
+    [("elasticsearch", None, "linear", NAMES), ("elasticsearch", None, "boosted", ODD),
+     ("opensearch", None, "linear", ODD), ("solr", None, "boosted", NAMES),
+     ("solr", "s", "linear", ODD)],
+)  # fmt: skip
 def test_from_a_document_to_its_score(to, store, kind, names, rng, tmp_path):
     """By the definition and the model as they are."""
     ranker, rows = made(kind, "minmax", rng, names=names)
