@@ -41,13 +41,13 @@ def changed(table, **columns):
 
 def twin(rows):
     """Count rows of dicts one by one."""
-    found = {}
+    groups = {}
     for row in rows:
         key = row["query_id"], row["item_id"], row["position"], row.get("context", "")
-        shown, clicks, value = found.get(key, (0, 0, 0.0))
+        shown, clicks, value = groups.get(key, (0, 0, 0.0))
         worth = row.get("value", 1) if row["click"] else 0
-        found[key] = shown + 1, clicks + row["click"], value + worth
-    return {key: found[key] for key in sorted(found)}
+        groups[key] = shown + 1, clicks + row["click"], value + worth
+    return {key: groups[key] for key in sorted(groups)}
 
 
 def test_contexts_values_and_sessions_are_those_of_the_twin(engine, rng):
@@ -159,9 +159,9 @@ def test_logged_propensities_keep_the_weight_of_what_each_click_is_worth():
     )  # fmt: skip
     log = read_impressions(table)
     counts = log.counts()
-    found = log.logged_propensities(counts).value
-    assert counts.value / found == pytest.approx([10 / 0.1 + 1, 2 / 0.5, 0])
-    assert found[2] == 1  # a click that is worth nothing weighs nothing
+    propensities = log.logged_propensities(counts).value
+    assert counts.value / propensities == pytest.approx([10 / 0.1 + 1, 2 / 0.5, 0])
+    assert propensities[2] == 1  # a click that is worth nothing weighs nothing
 
 
 @pytest.mark.parametrize(
@@ -207,17 +207,21 @@ def test_sessions_that_look_wrong_are_counted_and_left_out(engine, rng):
     again = {name: column[:60] for name, column in honest.items()}
     table = stacked(honest, greedy, busy, again)
     log = read_impressions(table, engine=engine)
-    found = log.check().suspicious
-    assert (found.sessions, found.session_clicks, found.least_shown) == (30, 180, 5)
-    assert (found.clients, found.client_sessions, found.many_sessions) == (1, 150, 100)
-    assert found.client_clicks == busy["click"].sum()
-    assert (found.duplicates, found.duplicate_clicks) == (60, again["click"].sum())
-    assert found.n_clicks == sum(table["click"].to_pylist())
-    said = log.check().warnings
-    assert "30 sessions clicked everything on their page, at least 5 items: " in said[0]
-    assert f"{180 / found.n_clicks:.1%} of all clicks; leave them out with" in said[0]
-    assert "1 client with more than 100 sessions had 150 of them" in said[1]
-    assert "60 rows repeated" in said[2]
+    suspicious = log.check().suspicious
+    assert (suspicious.sessions, suspicious.session_clicks, suspicious.least_shown) == (30, 180, 5)
+    assert (suspicious.clients, suspicious.client_sessions, suspicious.many_sessions) == (
+        1,
+        150,
+        100,
+    )
+    assert suspicious.client_clicks == busy["click"].sum()
+    assert (suspicious.duplicates, suspicious.duplicate_clicks) == (60, again["click"].sum())
+    assert suspicious.n_clicks == sum(table["click"].to_pylist())
+    warnings = log.check().warnings
+    assert "30 sessions clicked everything on their page, at least 5 items: " in warnings[0]
+    assert f"{180 / suspicious.n_clicks:.1%} of all clicks; leave them out with" in warnings[0]
+    assert "1 client with more than 100 sessions had 150 of them" in warnings[1]
+    assert "60 rows repeated" in warnings[2]
     clean = log.without_suspicious()
     assert in_full(clean.counts()) == in_full(read_impressions(stacked(honest)).counts())
     check = clean.check()
@@ -239,14 +243,14 @@ def test_of_repeated_rows_the_click_stays():
 
 def test_ordinary_sessions_do_not_look_wrong(rng):
     log = read_impressions(stacked(honest_sessions(rng)))
-    found = log.check().suspicious
-    assert (found.sessions, found.clients, found.duplicates) == (0, 0, 0)
+    suspicious = log.check().suspicious
+    assert (suspicious.sessions, suspicious.clients, suspicious.duplicates) == (0, 0, 0)
     assert in_full(log.without_suspicious().counts()) == in_full(log.counts())
     # where half of all rows are clicks, five clicks of five are chance: 1/32 > 1/1000
     half = honest_sessions(rng, 100, 5)
     half["click"] = np.repeat(np.arange(100) % 2, 5)
-    found = read_impressions(stacked(half)).check().suspicious
-    assert (found.least_shown, found.sessions) == (10, 0)
+    suspicious = read_impressions(stacked(half)).check().suspicious
+    assert (suspicious.least_shown, suspicious.sessions) == (10, 0)
     every = honest_sessions(rng, 100, 12)
     every["click"] = np.ones(1200, int)
     check = read_impressions(stacked(every)).check()
@@ -257,8 +261,11 @@ def test_ordinary_sessions_do_not_look_wrong(rng):
 def test_many_is_against_the_median_client(rng):
     busy = honest_sessions(rng, 1300)
     busy["client"] = np.where(busy["session"] < 1200, busy["session"] // 10, -1)
-    found = read_impressions(stacked(busy)).check().suspicious
-    assert (found.clients, found.many_sessions) == (0, 20 * 10)  # 120 clients of 10, one of 100
+    suspicious = read_impressions(stacked(busy)).check().suspicious
+    assert (suspicious.clients, suspicious.many_sessions) == (
+        0,
+        20 * 10,
+    )  # 120 clients of 10, one of 100
     busy["client"] = np.where(busy["session"] < 1200, busy["session"], -1)
     assert read_impressions(stacked(busy)).check().suspicious.clients == 0  # 100 is not many
     busy["client"] = np.where(busy["session"] < 1199, busy["session"], -1)
@@ -349,11 +356,11 @@ def test_the_command_leaves_out_what_looks_wrong(tmp_path, rng):
     path = tmp_path / "log.csv"
     csv.write_csv(stacked(*parts), path)
     arguments = ["log", "check", str(path), "--positions-from", "0", "--join-queries"]
-    said = invoke(*arguments)
-    assert "sessions that clicked all  30" in said.output
-    assert "Warning: 30 sessions clicked" in said.output
-    said = invoke(*arguments, "--suspicious", "skip", "--json")
-    figures = json.loads(said.output)
+    completed = invoke(*arguments)
+    assert "sessions that clicked all  30" in completed.output
+    assert "Warning: 30 sessions clicked" in completed.output
+    completed = invoke(*arguments, "--suspicious", "skip", "--json")
+    figures = json.loads(completed.output)
     assert (figures["sessions"], figures["suspicious"]["sessions"]) == (400, 30)
     wrong = invoke(*arguments, "--suspicious", "maybe")
     assert "--suspicious is 'maybe', expected one of keep, skip" in wrong.exception

@@ -177,10 +177,10 @@ def test_logged_propensities_pass_over_impossible_rows():
 
 def by_page(counts):
     """The impressions of each query, position and context, whatever the item."""
-    found = Counter()
+    totals = Counter()
     for (query, _, position, context), (shown, _, _) in in_full(counts).items():
-        found[query, position, context] += shown
-    return found
+        totals[query, position, context] += shown
+    return totals
 
 
 def test_items_that_were_never_clicked_are_merged_where_there_are_too_many(engine, rng):
@@ -194,8 +194,8 @@ def test_items_that_were_never_clicked_are_merged_where_there_are_too_many(engin
     merged = check.counts
     assert (every.rest, len(every)) == (None, len(log.counts(max_groups=len(every))))
     clicked = {key[:2] for key, (_, clicks, _) in in_full(every).items() if clicks}
-    kept = {key: row for key, row in in_full(merged).items() if key[:2] in clicked}
-    assert kept == {key: row for key, row in in_full(every).items() if key[:2] in clicked}
+    merged_rows = {key: row for key, row in in_full(merged).items() if key[:2] in clicked}
+    assert merged_rows == {key: row for key, row in in_full(every).items() if key[:2] in clicked}
     rest = merged.item_ids[merged.rest]
     assert {key[1] for key in in_full(merged)} == {rest, *(item for _, item in clicked)}
     assert not merged.clicks[merged.item == merged.rest].any()

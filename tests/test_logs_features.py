@@ -66,28 +66,30 @@ def test_features_of_items_and_queries_are_joined(rng):
     pairs = pairs.take(rng.permutation(len(pairs)))
     table = read_features(pairs, items=ITEMS, queries=QUERIES, categorical=["brand"])
     expected = by_hand(pairs, ITEMS, QUERIES)
-    found = in_full(table)
-    assert list(found.columns) == ["match", "price", "brand=a", "brand=b", "length"]
-    assert len(found) == len(expected) == 24
-    for pair, row in found.iterrows():
-        wanted = expected.loc[pair]
-        brands = [float(wanted["brand"] == brand) for brand in "ab"]
-        assert row.tolist() == [np.float32(wanted["match"]), wanted["price"], *brands,
-                                wanted["length"]]  # fmt: skip
+    result = in_full(table)
+    assert list(result.columns) == ["match", "price", "brand=a", "brand=b", "length"]
+    assert len(result) == len(expected) == 24
+    for pair, row in result.iterrows():
+        expected_row = expected.loc[pair]
+        brands = [float(expected_row["brand"] == brand) for brand in "ab"]
+        assert row.tolist() == [np.float32(expected_row["match"]), expected_row["price"], *brands,
+                                expected_row["length"]]  # fmt: skip
 
 
 def test_pairs_without_features_of_their_item_are_left_out():
     table = read_features(pairs_table(), items=ITEMS.slice(1), exclude=["brand"])
     assert 15 not in table.item_ids
     assert len(table.item_ids) == 20
-    (told,) = table.warnings
-    assert told.startswith("4 of 24 pairs of query and item have no row in the features of items")
+    (warning,) = table.warnings
+    assert warning.startswith(
+        "4 of 24 pairs of query and item have no row in the features of items"
+    )
     with pytest.raises(DataError, match="no pair of query and item has all features: check that"):
         read_features(pairs_table(), queries=pa.table({"query_id": ["x"], "a": [1]}))
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("tables", "message"),
     [
         ({"items": pa.concat_tables([ITEMS, ITEMS])}, "features of items have item_id 10 twice"),
         ({"items": ITEMS.rename_columns(["item_id", "match", "brand"])},
@@ -97,9 +99,9 @@ def test_pairs_without_features_of_their_item_are_left_out():
         ({"items": ITEMS.drop_columns(["item_id"])}, "no column 'item_id'"),
     ],
 )  # fmt: skip
-def test_tables_that_cannot_be_joined(given, message):
+def test_tables_that_cannot_be_joined(tables, message):
     with pytest.raises(DataError, match=message):
-        read_features(pairs_table(), categorical=["brand"], **given)
+        read_features(pairs_table(), categorical=["brand"], **tables)
 
 
 def test_encoded_ids_are_what_their_values_are():
@@ -151,15 +153,15 @@ def test_features_of_the_log_are_means_over_impressions(engine, rng, tmp_path):
         log = read_impressions(source, features=["price", "stock"], engine=engine)
         assert log.columns == ("query_id", "item_id", "position", "click")
         assert log.counts().n_impressions == len(table)
-        found = read_features(log=log, items=ITEMS.select(["item_id", "brand"]),
+        result = read_features(log=log, items=ITEMS.select(["item_id", "brand"]),
                               categorical=["brand"])  # fmt: skip
-        full = in_full(found)
+        full = in_full(result)
         assert len(full) == len(expected)
         for pair, row in full.iterrows():
             assert row[["price", "stock"]].tolist() == pytest.approx(expected.loc[pair].tolist())
-        assert found.dataset.feature_names[-2:] == ("brand=a", "brand=b")
-        told = " ".join(found.warnings)
-        assert re.search(r"The log's own 'price' differs .* in 100% of the pairs", told)
+        assert result.dataset.feature_names[-2:] == ("brand=a", "brand=b")
+        warnings = " ".join(result.warnings)
+        assert re.search(r"The log's own 'price' differs .* in 100% of the pairs", warnings)
         log.close()
 
 
@@ -191,9 +193,9 @@ def test_features_of_the_log_beside_a_table(rng):
     log = read_impressions(log_table(rng), features=["price"])
     with pytest.raises(DataError, match="the log and the features of pairs both have a column 'p"):
         read_features(pairs_table().append_column("price", pa.array([0.0] * 24)), log=log)
-    found = in_full(read_features(pairs_table(), log=log))
+    result = in_full(read_features(pairs_table(), log=log))
     own = in_full(read_features(log=log))
-    assert found.loc[own.index, "price"].tolist() == own["price"].tolist()
+    assert result.loc[own.index, "price"].tolist() == own["price"].tolist()
 
 
 def test_somebody_elses_log_has_no_features_of_its_own(tmp_path):
@@ -240,20 +242,22 @@ def run(shop, monkeypatch):
     monkeypatch.chdir(shop)
 
     def invoke(*arguments, fails=False):
-        found = invoking.invoke(*arguments)
-        assert (found.exit_code != 0) == fails, found.output
-        return str(found.exception) if fails else found.stdout
+        result = invoking.invoke(*arguments)
+        assert (result.exit_code != 0) == fails, result.output
+        return str(result.exception) if fails else result.stdout
 
     return invoke
 
 
 @pytest.mark.slow
 def test_fit_takes_the_table_and_says_what_it_leaves_out(run, shop):
-    made = json.loads(
+    summary = json.loads(
         run("fit", "log.parquet", "--features", "features.parquet", "-o", "ranker.json",
             "--categorical", "year", *GAMMA, "--json")
     )  # fmt: skip
-    assert made["warnings"][0].startswith("Left out of the features: 'title' (text of 600 values)")
+    assert summary["warnings"][0].startswith(
+        "Left out of the features: 'title' (text of 600 values)"
+    )
     assert "'title' (text of 600 values)" in (shop / "ranker.html").read_text().replace(
         "&#39;", "'"
     )
@@ -262,7 +266,7 @@ def test_fit_takes_the_table_and_says_what_it_leaves_out(run, shop):
     assert ranker.preprocessing_.encoder.columns[-1] == EncodedColumn(
         "since", "date", reference="2026-10-27"
     )
-    assert any("Left out" in told for told in ranker.provenance_["warnings"])
+    assert any("Left out" in warning for warning in ranker.provenance_["warnings"])
     # by the names of indicators: more stars are better
     weights = dict(zip(ranker.feature_names_in_, ranker.coef_, strict=True))
     assert weights["stars=many"] > weights["stars=few"]
@@ -281,7 +285,7 @@ def test_rankers_that_read_the_same_table_in_different_ways(run, shop):
     table = read_features(shop / "features.parquet", rankers=list(rankers.values()))
     assert not table.warnings
     log = read_impressions(shop / "later.parquet")
-    found = compare_from_impressions(log, table, rankers, propensities=1 / np.arange(1.0, 11))
+    result = compare_from_impressions(log, table, rankers, propensities=1 / np.arange(1.0, 11))
     scores = {}
     for name, ranker in rankers.items():
         own = read_features(shop / "features.parquet", encoder=ranker.preprocessing_.encoder) if (
@@ -291,13 +295,13 @@ def test_rankers_that_read_the_same_table_in_different_ways(run, shop):
         scores[name] = ranker.predict(own.dataset)
     same = compare_from_impressions(log, table, scores, propensities=1 / np.arange(1.0, 11))
     for name in rankers:
-        mine, other = (each.comparison.estimates[name].value for each in (found, same))
+        mine, other = (each.comparison.estimates[name].value for each in (result, same))
         assert mine == other
-    said = json.loads(
+    output = json.loads(
         run("compare", *rankers, "--log", "later.parquet", "--features", "features.csv", *GAMMA,
             "--json")
     )  # fmt: skip
-    assert [each["candidate"] for each in said["differences"]] == list(rankers)
+    assert [each["candidate"] for each in output["differences"]] == list(rankers)
     plain = read_features(shop / "features.parquet")
     with pytest.raises(DataError, match="reads the columns of the table in another way than it wa"):
         plain.dataset_for(rankers["a.json"])
@@ -306,14 +310,14 @@ def test_rankers_that_read_the_same_table_in_different_ways(run, shop):
 @pytest.mark.slow
 def test_a_ranker_is_evaluated_on_its_table(run, shop):
     table = parquet.read_table(shop / "features.parquet")
-    wanted = compute.cast(compute.greater(table["label"], 0.2), pa.int64())
+    labels = compute.cast(compute.greater(table["label"], 0.2), pa.int64())
     at = table.column_names.index("label")
-    parquet.write_table(table.set_column(at, "label", wanted), shop / "judged.parquet")
+    parquet.write_table(table.set_column(at, "label", labels), shop / "judged.parquet")
     run("fit", "log.parquet", "--features", "features.parquet", "-o", "r.json", *GAMMA)
     means = json.loads(run("evaluate", "r.json", "judged.parquet", "--json"))
     assert means["judged.parquet"]["ndcg@10"] > 0.5
-    said = run("evaluate", "r.json", "log.parquet", fails=True)
-    assert "no column 'text_match'" in said
+    output = run("evaluate", "r.json", "log.parquet", fails=True)
+    assert "no column 'text_match'" in output
 
 
 @pytest.mark.slow
@@ -335,20 +339,22 @@ def test_features_of_items_and_of_the_log_on_the_command_line(run, shop):
         "compare", "own.json", "--log", "own.parquet", "--item-features", "items.parquet",
         "--log-features", "price", *GAMMA,
     )  # fmt: skip
-    said = run("fit", "log.parquet", "-o", "x.json", fails=True)
-    assert "no features are given: expected a table of them (--features), or features of" in said
+    output = run("fit", "log.parquet", "-o", "x.json", fails=True)
+    assert "no features are given: expected a table of them (--features), or features of" in output
 
 
 @pytest.mark.parametrize("command", ["fit", "train"])
 def test_a_ranker_is_not_written_under_the_name_of_something_else(run, command):
-    given = ["log.parquet", "--features", "features.parquet"] if command == "fit" else ["x", "y"]
-    said = run(command, *given, "-o", "model.onnx", fails=True)
-    assert said == (
+    arguments = (
+        ["log.parquet", "--features", "features.parquet"] if command == "fit" else ["x", "y"]
+    )
+    output = run(command, *arguments, "-o", "model.onnx", fails=True)
+    assert output == (
         "model.onnx: a ranker is written as JSON, expected a name such as model.json; from it, "
         "countersample export writes other formats"
     )
-    said = run(command, *given, "-o", "model.PARQUET", fails=True)
-    assert "a ranker is written as JSON, expected a name such as model.json" in said
+    output = run(command, *arguments, "-o", "model.PARQUET", fails=True)
+    assert "a ranker is written as JSON, expected a name such as model.json" in output
 
 
 def test_columns_that_a_ranker_knows_are_read_as_it_reads_them():
@@ -362,8 +368,8 @@ def test_columns_that_a_ranker_knows_are_read_as_it_reads_them():
     ranker.preprocessing_ = replace(ranker.preprocessing_, encoder=table.encoder)
     small = first.slice(0, 3).append_column("price", pa.array([1.0, 2.0, 3.0]))
     small = small.set_column(3, "since", pa.array(["2026-04-30"] * 3))
-    found = read_features(small, warm_start=ranker)
-    assert found.encoder.columns[:2] == table.encoder.columns
-    assert found.dataset.feature_names == (*table.dataset.feature_names, "price")
+    result = read_features(small, warm_start=ranker)
+    assert result.encoder.columns[:2] == table.encoder.columns
+    assert result.dataset.feature_names == (*table.dataset.feature_names, "price")
     alone = read_features(small)
     assert "brand=b0" not in alone.dataset.feature_names

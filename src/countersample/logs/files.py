@@ -572,7 +572,10 @@ def check_same_columns(
     for path, schema in schemas.items():
         missing = sorted(present.intersection(columns or present).difference(schema.names))
         if missing:
-            raise DataError(f"{path} has no column {missing[0]!r}, which others have: add it there")
+            raise DataError(
+                f"{path} has no column {missing[0]!r}, which others have, expected the same in all "
+                "files: add it there"
+            )
 
 
 def _describe_type(dtype: pa.DataType) -> str:
