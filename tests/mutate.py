@@ -27,7 +27,7 @@ Each copy has its own cache of compiled kernels, so only a fault in a kernel com
 always the same faults, and a few dozen commits have them all.
 
 The exit code is 0 if at least 95 % of the faults were caught, 1 if fewer, and 2 if the program
-could not run.
+could not run. One fault that is not caught is allowed in any selection without ``--only``.
 """
 
 import argparse
@@ -257,9 +257,10 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     lost = [f"{each.id} ({results[each.id][0]})" for each in mutations
             if results[each.id][0] != "caught"]  # fmt: skip
     n_caught = len(mutations) - len(lost)
+    n_allowed = 0 if options.only else max(1, int((1 - MIN_SCORE) * len(mutations)))
     print(f"{n_caught} of {len(mutations)} faults were caught.")  # noqa: T201
     print(f"Not caught: {', '.join(lost) or 'none'}.")  # noqa: T201
-    return 0 if n_caught >= MIN_SCORE * len(mutations) else 1
+    return 0 if len(lost) <= n_allowed else 1
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ Ids of sessions and of clients are not stored.
 
 from __future__ import annotations
 
-import fcntl
 import os
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -261,7 +261,15 @@ def _find_version(folder: Path) -> _Version:
 
 @contextmanager
 def _locked(home: Path) -> Iterator[None]:
-    """Let other processes wait that write a day to this folder; the lock ends with the process."""
+    """Let other processes wait that write a day to this folder; the lock ends with the process.
+
+    Windows has no such lock: there, a day that changed meanwhile is rejected all the same.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl  # noqa: PLC0415 (Windows has no such module)
+
     folder = os.open(home, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
