@@ -87,7 +87,7 @@ def test_by_features_down_to_a_depth(run):
             ["--propensity-method", "regression-em"],
             "regression-em needs the features of items: give them",
         ),
-        (["--propensity-method", "trust", "--plot", "x.png"], "--plot draws examination alone"),
+        (["--propensity-method", "trust", "--plot", "x.png"], "--plot draws examination only"),
         (["-o", "nowhere/x.json"], "the folder nowhere does not exist"),
         (["--missing", "drop"], "missing is 'drop', expected one of error, skip"),
         (["--randomized", "nobody"], "nobody"),
