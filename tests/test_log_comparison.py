@@ -214,6 +214,32 @@ def test_a_feature_that_the_data_lacks(shop):
         compare_from_impressions(read_impressions(april), data, {"mine": ranker})
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "n_shared"),
+    [
+        ("2026-03-01", "2026-03-31", 0),
+        ("2026-03-01", "2026-04-01", 1),
+        ("2026-04-02", "2026-04-09", 1),
+        ("2026-05-01", "2026-05-31", 0),
+        (None, "2026-04-03", 2),
+    ],
+)
+def test_no_verdict_on_days_that_a_ranker_was_trained_on(shop, first, last, n_shared):
+    """Whatever the names and the sizes of the logs: the ranker's file has its training days."""
+    march, april, features = shop
+    days = np.datetime64("2026-04-01") + 2 * np.arange(len(april)) // len(april)
+    dated = april.append_column("timestamp", pa.array(days))
+    ranker = make_ranker(RANKERS["a.json"], march, features)
+    ranker.provenance_["log"] |= {"last_day": last} | ({"first_day": first} if first else {})
+    comparison = compare_from_impressions(
+        read_impressions(dated), read_features(features), {"a": ranker}, propensities=[1.0] * 10
+    ).comparison
+    assert ("a" in comparison.withheld) == (n_shared > 0)
+    if n_shared:
+        assert f"until {last}, and {n_shared} of the 2 evaluation" in comparison.withheld["a"]
+        assert comparison.better == ()
+
+
 def test_without_a_verdict_nothing_is_better(shop):
     """Although the numbers are above 0."""
     march, _, features = shop

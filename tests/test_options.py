@@ -14,12 +14,14 @@ from shops import make, opened
 import countersample
 from countersample.defaults import CONFIDENCE
 from countersample.errors import ParameterError
+from countersample.export.targets import TARGETS
 from countersample.fitting import fit_from_impressions
 from countersample.fitting.models import MODELS
 from countersample.logs.engines import ENGINES
 from countersample.logs.readers import READERS
 from countersample.options import (
     EvaluationOptions,
+    ExportOptions,
     FeatureOptions,
     LogOptions,
     PropensityOptions,
@@ -27,6 +29,7 @@ from countersample.options import (
 )
 from countersample.propensity import METHODS
 from countersample.propensity.curves import TRUST
+from countersample.training.optimizers import OPTIMIZERS
 
 SOURCE = Path(countersample.__file__).parent
 
@@ -78,6 +81,8 @@ def test_choices_are_the_registries():
     assert choices(LogOptions, "engine") == list(ENGINES)
     assert choices(RankerOptions, "model") == list(MODELS)
     assert choices(PropensityOptions, "method") == ["auto", "logged", *METHODS, TRUST]
+    assert set(choices(RankerOptions, "optimizer")) == set(OPTIMIZERS)
+    assert choices(ExportOptions, "to") == list(TARGETS)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """``fit --warm-start`` and ``train --warm-start``: yesterday's ranker, and today's clicks."""
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -46,10 +47,12 @@ def test_fit(run, days):
     before = load_ranker("yesterday.json")
     printed = run(*TODAY, *FROM)
     n_clicks = before.provenance_["n_clicks"]
-    assert f"warm start from a ranker of {n_clicks:,.0f} clicks" in printed
+    page = Path("today.html").read_text(encoding="utf-8")
+    assert f"from a ranker of {n_clicks:,.0f} clicks" in page
     assert "Warning: The ranker of the warm start" not in printed
     after = load_ranker("today.json")
     assert after.provenance_["previous"] == {"n_clicks": n_clicks, "updates": 1}
+    assert after.provenance_["log"]["first_day"] == "2026-03-01"  # of the first training
     assert after.provenance_["log"]["last_day"] == "2026-03-02"
     assert after.preprocessing_.normalizer == before.preprocessing_.normalizer
     again = json.loads(run(*TODAY, *FROM, "--json"))
@@ -57,7 +60,7 @@ def test_fit(run, days):
     assert load_ranker("today.json").scorer_.weights.tolist() == after.scorer_.weights.tolist()
     # Days that the ranker has seen are warned about.
     printed = run("fit", "yesterday.parquet", *TODAY[2:], *FROM)
-    text = "days until 2026-03-01, and this log begins on 2026-03-01: it has seen"
+    text = "days until 2026-03-01, and this log begins on 2026-03-01: it was trained"
     assert text in " ".join(printed.split())
     (days / "bad.json").write_text("{}")
     for words, error in [

@@ -1,4 +1,4 @@
-"""Metrics of ranked lists: labels, scores and offsets in, one value per query out.
+"""Metrics of ranked lists, and the rules for ties: labels and scores in, one value per query out.
 
 A new metric is a function and a name in `METRICS`. All have the same arguments, and a name for
 `get_metric` (``"ndcg@10"``)::

@@ -1,4 +1,4 @@
-"""Objectives: additive ranking metrics, minimised through a bound on a clicked item's rank.
+"""Objectives and losses of all rankers: additive metrics, minimised through a bound on a rank.
 
 For the scores s of a query's items and a clicked item d,
 

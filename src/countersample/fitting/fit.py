@@ -43,7 +43,7 @@ from countersample.fitting.summaries import (
     group_warnings,
     mask_details,
 )
-from countersample.fitting.weighted_log import as_sentence, weight_log
+from countersample.fitting.weighted_log import as_sentence, list_days, weight_log
 from countersample.logs.counts import ranges
 from countersample.logs.days import effective_impressions
 from countersample.logs.joins import clicked
@@ -253,16 +253,6 @@ def _first_holdout_day(
     return since, f"{_LIMIT}: the log has too few days to hold out the last of them."
 
 
-def _list_days(impressions: Impressions) -> tuple[date, ...]:
-    """Return the days of a log; none if its timestamps are missing or not usable."""
-    if "timestamp" not in impressions.columns:
-        return ()
-    try:
-        return impressions.days().days
-    except DataError:
-        return ()
-
-
 def _heaviest_pairs(log: WeightedLog) -> tuple[HeavyPair, ...]:
     """Return the query-item pairs with the most weight."""
     counts = log.check.counts
@@ -315,7 +305,7 @@ def _list_warnings(
             f"intervals it would be {ends[0]:+.1%}, at the upper ends {ends[1]:+.1%}."
         )
     begin = ranker._warm_start  # noqa: SLF001
-    days, last_day = _list_days(impressions), None if begin is None else begin.last_day
+    days, last_day = list_days(impressions), None if begin is None else begin.last_day
     if last_day is not None and days and days[0].isoformat() <= last_day:
         yield (
             f"The ranker of the warm start was trained on days until {last_day}, and this log "
@@ -338,8 +328,11 @@ def _record_provenance(fit: Fit, impressions: Impressions) -> None:
         "verdict": fit.verdict,
         "warnings": list(fit.warnings),
     }
-    days = _list_days(impressions)
+    days = list_days(impressions)
     if days:
+        begin = fit.ranker._warm_start  # noqa: SLF001
+        earlier = None if begin is None else begin.first_day
+        provenance["log"]["first_day"] = min(days[0].isoformat(), earlier or "9999-12-31")
         provenance["log"]["last_day"] = days[-1].isoformat()
     if not fit.decision.is_withheld:
         provenance["gain"] = gain_record(fit.gain, is_identified=fit.is_identified)

@@ -18,7 +18,7 @@ from countersample.evaluation.verdict import LOGGED
 from countersample.fitting.gain import EvaluationClicks, choose_estimator, drop_unseen
 from countersample.fitting.leakage import check_accepted, find_leaks
 from countersample.fitting.summaries import EVALUATION, LEAKAGE, group_warnings, render_summary
-from countersample.fitting.weighted_log import as_sentence, weight_log
+from countersample.fitting.weighted_log import as_sentence, list_days, weight_log
 from countersample.logs.counts import list_names
 from countersample.logs.tally import tally
 from countersample.options import EvaluationOptions, PropensityOptions
@@ -177,7 +177,7 @@ def compare_from_impressions(
         )
     leaks = find_leaks(log.shown, dataset, item_ids=features.item_ids, rng=streams[2])
     leaking = [leak.name for leak in leaks if leak.name not in accepted]
-    withheld, doubtful_records = _check_records(candidates, leaking, log, whole)
+    withheld, doubtful_records = _check_records(candidates, leaking, log, whole, impressions)
     comparison = replace(
         comparison, withheld=withheld, defect=log.check.withheld,
         unidentified="" if log.source.is_identified else log.source.method,
@@ -206,11 +206,13 @@ def _check_records(
     leaking: list[str],
     log: WeightedLog,
     whole: PositionCounts | None,
+    impressions: Impressions,
 ) -> tuple[dict[str, str], list[str]]:
     """Return why these clicks cannot evaluate candidates, by name, and warnings.
 
-    A ranker records the log that it was trained on: `log` if the numbers are the same, or `whole`,
-    from which the evaluation days are taken.
+    A ranker records the size and the days of its training log. The training log is `log` if the
+    sizes are equal, or `whole`, from which the evaluation days are taken. If the days of
+    `impressions` overlap with the training days, the ranker may have learned from the same clicks.
     """
     logs = [each for each in (log.check.counts, whole) if each is not None]
     sizes = {(each.n_impressions, each.n_clicks) for each in logs}
@@ -226,6 +228,9 @@ def _check_records(
                 "than it is: evaluate it on later clicks"
             )
             continue
+        if overlap := _find_overlap(record, impressions):
+            withheld[name] = overlap
+            continue
         if candidate is not None and used:
             withheld[name] = (
                 f"has a feature that was computed from the evaluation clicks, {list_names(used)}: "
@@ -238,3 +243,19 @@ def _check_records(
                 "clicks are not its training clicks."
             )
     return withheld, warnings
+
+
+def _find_overlap(record: Mapping[str, str], impressions: Impressions) -> str:
+    """Return why a ranker cannot be evaluated on days that it was trained on; empty if it can."""
+    if "last_day" not in record:
+        return ""
+    first, last = record.get("first_day", ""), record["last_day"]
+    days = [day.isoformat() for day in list_days(impressions)]
+    n_shared = sum(first <= day <= last for day in days)
+    if not n_shared:
+        return ""
+    return (
+        f"was trained on days until {last}, and {n_shared} of the {len(days)} evaluation days are "
+        "among them, so its own training clicks make it look better than it is: evaluate it on "
+        "later days (--holdout-from)"
+    )

@@ -136,8 +136,11 @@ def _tabulate_features(fit: Fit) -> dict[str, Any]:
 def _list_settings(fit: Fit) -> list[tuple[str, str]]:
     """Return the settings that were chosen, then those that were given."""
     normalizer = fit.ranker.preprocessing_.normalizer
+    previous = fit.ranker.provenance_.get("previous")
+    start = None if previous is None else f"from a ranker of {previous['n_clicks']:,.0f} clicks"
     rows = {
         **fit.chosen,
+        "warm_start": start,
         "features": "as they are" if normalizer is None else normalizer.label,
         **{name: fit.ranker.get_params().get(name) for name in ("method", "unit")},
     }

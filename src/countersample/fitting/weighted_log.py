@@ -23,6 +23,8 @@ from countersample.logs.joins import Matched
 from countersample.metrics import parse_additive
 
 if TYPE_CHECKING:
+    from datetime import date
+
     import numpy as np
 
     from countersample._arrays import Ints
@@ -201,6 +203,16 @@ def _check_log(impressions: Impressions, options: PropensityOptions) -> LogCheck
     text = "log counted in %.1f s: %d impressions, %d clicks, %d queries"
     logger.info(text, *numbers.values(), extra=numbers)
     return check
+
+
+def list_days(impressions: Impressions) -> tuple[date, ...]:
+    """Return the days of a log; none if its timestamps are missing or not usable."""
+    if "timestamp" not in impressions.columns:
+        return ()
+    try:
+        return impressions.days().days
+    except DataError:
+        return ()
 
 
 def as_sentence(text: str) -> str:

@@ -77,6 +77,7 @@ class LogSchema(msgspec.Struct):
     """The log of the training clicks."""
 
     file: OptionalText = UNSET
+    first_day: OptionalText = UNSET
     last_day: OptionalText = UNSET
     impressions: Figure | None = None
     clicks: Figure | None = None

@@ -71,7 +71,8 @@ class WarmStart:
     feature_names: tuple[str, ...] | None
     n_clicks: float  # of all trainings so far
     updates: int  # the number of earlier updates
-    last_day: str | None = None  # of the log that it learned from, if known
+    first_day: str | None = None  # of the logs that it learned from, if known
+    last_day: str | None = None
 
     @classmethod
     def of(cls, ranker: ClickRanker) -> WarmStart:
@@ -86,6 +87,7 @@ class WarmStart:
             None if names is None else tuple(map(str, names)),
             n_clicks=previous["n_clicks"] + provenance["n_clicks"],
             updates=int(previous["updates"]),
+            first_day=provenance.get("log", {}).get("first_day"),
             last_day=provenance.get("log", {}).get("last_day"),
         )
 

@@ -1,7 +1,7 @@
-"""The examples of a click log as PyTorch takes them, batches of them without padding, and the loss.
+"""The examples of a click log as PyTorch takes them, in batches without padding.
 
-The objectives of `countersample.objectives` are differentiable here (`click_loss`): a new loss is
-added there, and works in PyTorch and in boosting at once.
+`click_loss` makes the losses of `countersample.objectives` differentiable for PyTorch. A new loss
+is an entry in objectives.py, and then works in PyTorch and in boosting.
 """
 
 from __future__ import annotations
