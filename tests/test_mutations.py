@@ -103,13 +103,11 @@ def test_results(toy, capsys):
     assert "1 of 1 faults were caught." in capsys.readouterr().out
 
 
-def test_a_share_of_the_faults_is_decided_by_the_commit():
-    shares = [mutate.choose(MUTATIONS, None, 8, f"{first:08x}") for first in range(8)]
+def test_shares_have_each_fault_once():
+    shares = [mutate.choose(MUTATIONS, None, 8, first) for first in range(1, 9)]
     assert sorted(each.id for share in shares for each in share) == sorted(
         each.id for each in MUTATIONS
     )
-    assert mutate.choose(MUTATIONS, None, 8, "0000000b" + 32 * "f") == shares[3]
-    assert re.fullmatch("[0-9a-f]{40}", mutate.read_commit(mutate.ROOT))
 
 
 def test_what_cannot_run_is_an_error(toy, capsys):
