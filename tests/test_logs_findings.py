@@ -15,6 +15,7 @@ from countersample.logs.findings import PageSums, add_up_pages
 RESTART = "positions restart within a session"
 CLICK_ROWS = "clicks are rows of their own"
 REPEAT = "rows repeat"
+PAGES = "pages repeat within a session"
 CUT = "rows below the last click are missing"
 
 
@@ -73,10 +74,10 @@ def cut_pages(log, *, keep_unclicked=False):
     return log.filter(is_kept | (last[session] == 0) if keep_unclicked else is_kept)
 
 
-def reload_pages(log):
+def reload_pages(log, *, every=10):
     """Show whole pages again, in a tenth of the sessions."""
     _, _, session = arrays(log)
-    again = log.filter(session % 10 == 0)
+    again = log.filter(session % every == 0)
     unclicked = with_column(again, "click", np.zeros(len(again), np.int8))
     return pa.concat_tables([log, unclicked])
 
@@ -113,6 +114,9 @@ def vary_page_lengths(log):
         (add_click_rows, CLICK_ROWS),
         (add_clicks_again, CLICK_ROWS),
         (repeat_unclicked, REPEAT),
+        (reload_pages, PAGES),
+        (repeat_queries, PAGES),
+        (lambda log: repeat_queries(reload_pages(log)), PAGES),
         (cut_pages, CUT),
         (lambda log: cut_pages(log, keep_unclicked=True), CUT),
     ],
@@ -125,11 +129,8 @@ def test_a_defect_withholds_the_verdict(change, problem):
 
 @pytest.mark.parametrize(
     "change",
-    [
-        clean, reload_pages, repeat_queries, show_first_results, vary_page_lengths,
-        lambda log: repeat_queries(reload_pages(log)),
-    ],
-)  # fmt: skip
+    [clean, lambda log: reload_pages(log, every=200), show_first_results, vary_page_lengths],
+)
 def test_a_log_without_a_defect_has_a_verdict(change):
     log = change(shop()[0])
     assert read_impressions(log).check().withheld == ""
@@ -175,9 +176,10 @@ def add_clicks(log, click):
 @pytest.mark.parametrize(
     ("below", "above", "problem"),
     [
-        (PageSums(rows=1000, restarted=10), PageSums(rows=1000, restarted=11), RESTART),
-        (PageSums(rows=1000, repeated=10), PageSums(rows=1000, repeated=11), REPEAT),
-        (PageSums(clicks=100, click_rows=5), PageSums(clicks=100, click_rows=6), CLICK_ROWS),
+        (PageSums(rows=2000, restarted=20), PageSums(rows=2000, restarted=21), RESTART),
+        (PageSums(rows=2000, repeated=20), PageSums(rows=2000, repeated=21), REPEAT),
+        (PageSums(pages=2000, pages_again=20), PageSums(pages=2000, pages_again=21), PAGES),
+        (PageSums(clicks=400, click_rows=20), PageSums(clicks=400, click_rows=21), CLICK_ROWS),
         (
             PageSums(views=100, endings=65, expected_endings=30),
             PageSums(views=100, endings=66, expected_endings=30),
@@ -193,8 +195,18 @@ def test_a_defect_has_a_limit(below, above, problem):
     assert finding.remedy
 
 
-def test_a_few_views_are_no_evidence_of_missing_rows():
-    assert not list(PageSums(views=19, endings=19, expected_endings=5).findings())
+@pytest.mark.parametrize(
+    "sums",
+    [
+        PageSums(views=19, endings=19, expected_endings=5),
+        PageSums(rows=50, restarted=19),
+        PageSums(rows=50, repeated=19),
+        PageSums(pages=50, pages_again=19),
+        PageSums(clicks=50, click_rows=19),
+    ],
+)
+def test_a_few_views_are_no_evidence(sums):
+    assert not list(sums.findings())
 
 
 def test_few_restarts_and_repeats_are_no_defect():
@@ -215,7 +227,9 @@ def test_skipping_what_is_suspicious_corrects_the_log(change):
         np.testing.assert_array_equal(getattr(check.counts, name), getattr(expected, name))
 
 
-@pytest.mark.parametrize("change", [restart, repeat_unclicked, cut_pages, add_click_rows])
+@pytest.mark.parametrize(
+    "change", [restart, repeat_unclicked, reload_pages, cut_pages, add_click_rows]
+)
 def test_an_aggregated_log_keeps_its_defects(change, tmp_path):
     log = change(shop()[0])
     days = count_days(read_impressions(log), tmp_path / "counts")

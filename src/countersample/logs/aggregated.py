@@ -272,7 +272,8 @@ def _locked(home: Path) -> Iterator[None]:
 
     folder = os.open(home, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        with suppress(OSError):  # network file systems may have no locks
+            fcntl.flock(folder, fcntl.LOCK_EX)
         yield
     finally:
         os.close(folder)

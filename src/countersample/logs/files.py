@@ -561,7 +561,10 @@ def _unify_types(name: str, paths: Mapping[pa.DataType, str]) -> pa.DataType:
                 "files: convert one of them"
             )
         kind = "numbers"
-    return _WIDEST_TYPES.get(kind, next(iter(paths)))
+    widest: pa.DataType = _WIDEST_TYPES.get(kind, next(iter(paths)))
+    if types.is_timestamp(widest) and any(getattr(each, "unit", "") == "ns" for each in paths):
+        return pa.timestamp("ns", widest.tz)  # microseconds would lose digits
+    return widest
 
 
 def check_same_columns(

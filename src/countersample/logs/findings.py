@@ -1,15 +1,17 @@
 """Find the defects of a log that can turn its verdict around, so that there is none until they go.
 
-A page of results shows each position once, and all of its rows are logged. Four defects break this:
+A page of results shows each position once, and all of its rows are logged. Five defects break this:
 
 - positions restart: page 2 of the results has positions from 1 again;
 - rows repeat: some rows of a page are logged twice;
+- pages repeat within a session, which counts as one session of its query;
 - clicks are rows of their own, beside the row of the impression;
 - rows below the last click are missing.
 
 `PageSums` adds up what shows them, over the views of a log. A view is a session and one of its
 queries. It may show its page several times, after a reload, or when the query is repeated: then
-all positions repeat alike, or the items are the same in another order. Neither is a defect. The
+all positions repeat alike, or the items are the same in another order. Their clicks are those of
+several pages, but the exposure of an item is per session, so each page needs its own session. The
 sums of days add up, so that an aggregated log stores them. `find_click_rows` and `find_cut_pages`
 need counts alone, for logs without sessions.
 """
@@ -41,10 +43,11 @@ VIEW = ["query_id", "session"]
 #: rows changes the estimated gain by about as much.
 MAX_RESTARTED = 0.01
 MAX_REPEATED = 0.01
+MAX_REPEATED_PAGES = 0.01
 MAX_CLICK_ROWS = 0.05
 #: The share of views that end in a click, between what chance gives (0) and all of them (1).
 MAX_ENDINGS = 0.5
-#: Views, or pairs of positions, that are too few to find a defect.
+#: Rows, clicks, views or pairs of positions that are too few to find a defect.
 MIN_EVIDENCE = 20
 #: Items that were shown once must be expected to have this many clicks to find that none has one.
 MIN_EXPECTED_CLICKS = 100
@@ -101,6 +104,8 @@ class PageSums:
         Rows of a position beyond those of the top position of their view.
     click_rows : int
         Clicks that have a row of their own: in their view, only clicked results repeat.
+    pages, pages_again : int
+        Pages, and those beyond the first of their view.
     views, endings : int
         Views with a click and several positions, and those whose last row is clicked.
     expected_endings : float
@@ -112,6 +117,8 @@ class PageSums:
     restarted: int = 0
     repeated: int = 0
     click_rows: int = 0
+    pages: int = 0
+    pages_again: int = 0
     views: int = 0
     endings: int = 0
     expected_endings: float = 0.0
@@ -123,21 +130,29 @@ class PageSums:
     @property
     def has_click_rows(self) -> bool:
         """Whether clicks are rows of their own."""
-        return self.click_rows > max(MAX_CLICK_ROWS * self.clicks, self.repeated)
+        limit = max(MAX_CLICK_ROWS * self.clicks, self.repeated)
+        return self.click_rows >= MIN_EVIDENCE and self.click_rows > limit
 
     @property
     def has_repeated_rows(self) -> bool:
         """Whether single rows of pages repeat."""
-        return not self.has_click_rows and self.repeated > MAX_REPEATED * self.rows
+        is_frequent = self.repeated > MAX_REPEATED * self.rows
+        return not self.has_click_rows and is_frequent and self.repeated >= MIN_EVIDENCE
+
+    @property
+    def has_restarts(self) -> bool:
+        """Whether positions restart within a view."""
+        return self.restarted >= MIN_EVIDENCE and self.restarted > MAX_RESTARTED * self.rows
 
     def findings(self) -> Iterator[Finding]:
         """Yield the defects whose share is above its limit."""
-        if self.restarted > MAX_RESTARTED * self.rows:
+        if self.has_restarts:
             yield Finding(
                 f"positions restart within a session: {self.restarted / self.rows:.1%} of the rows "
                 "show another item at a position that the same session and query had already",
-                "number positions across pages, so that page 2 goes on after page 1, or give "
-                "searches that are separate their own sessions",
+                "number positions across pages and shelves and over the cells of a grid, so that "
+                "page 2 goes on after page 1, or give searches that are separate their own "
+                "sessions",
                 withholds=True,
             )
         if self.has_click_rows:
@@ -154,6 +169,15 @@ class PageSums:
                 "they were",
                 "leave repeated rows out with suspicious='skip' (--suspicious skip), or give each "
                 "view of a page its own session",
+                withholds=True,
+            )
+        repeat = self.pages_again > MAX_REPEATED_PAGES * self.pages
+        if repeat and self.pages_again >= MIN_EVIDENCE and not self.has_restarts:
+            yield Finding(
+                f"pages repeat within a session: {self.pages_again / self.pages:.1%} of the pages "
+                "were shown again for the same query of the same session, and exposure is counted "
+                "per session",
+                "give each view of a page its own session, or leave the column of sessions out",
                 withholds=True,
             )
         room = self.views - self.expected_endings
@@ -205,13 +229,15 @@ def add_up_pages(log: Impressions) -> PageSums:
             several=mark(nw.col("shared") > 0),
             repeated=choose((excess > 0) & ~is_click_rows, excess),
             click_rows=choose(is_click_rows, nw.col("extra_clicked")),
+            pages="top_rows",
+            pages_again=choose((excess <= 0) & ~is_click_rows, nw.col("top_rows") - 1),
             views=mark(is_cut),
             endings=mark(is_cut & (nw.col("last") == nw.col("last_click"))),
             expected=choose(is_cut, chance.floor().cast(nw.Int64)),
         ).select(
             **sum_columns(
-                "rows", "clicks", "several", "repeated", "click_rows", "views", "endings",
-                "expected",
+                "rows", "clicks", "several", "repeated", "click_rows", "pages", "pages_again",
+                "views", "endings", "expected",
             )
         )
     )  # fmt: skip

@@ -203,7 +203,8 @@ class Impressions(AbstractContextManager["Impressions"]):
     def with_frame(self, frame: nw.LazyFrame[Any], **changes: Any) -> Impressions:  # noqa: ANN401 (fields)
         """Return the log with other rows; the unit of its timestamps stays what it is."""
         cache = {name: value for name, value in self._cache.items() if name == "clock"}
-        return replace(self, frame=frame, _cache=cache, **changes)
+        # The sums of pages are about all rows of the log.
+        return replace(self, frame=frame, _cache=cache, **({"page_sums": None} | changes))
 
     def without_suspicious(self) -> Impressions:
         """Return the log without sessions that look wrong, and with repeated rows counted once.
