@@ -108,6 +108,18 @@ class TestResult:
         run("fit", "log.csv", *FIT[2:], "--columns", columns, "--gamma", "1", "--exclude", others)
         assert (load_ranker("ranker.json").weights_ == ranker.weights_).all()
 
+    def test_column_names_of_log_and_features(self, run, shop):
+        names = {"query_id": "phrase", "item_id": "sku", "position": "slot"}
+        for table, name in zip(shop, ("log", "features"), strict=True):
+            own = [names.get(each, each) for each in table.column_names]
+            csv.write_csv(table.rename_columns(own), f"own_{name}.csv")
+        columns = ",".join(f"{name}={own}" for name, own in names.items())
+        words = ("--gamma", "1", "--columns", columns)
+        run("fit", "own_log.csv", "--features", "own_features.csv", "-o", "own.json", *words)
+        run(*FIT, "--gamma", "1")
+        own, usual = (load_ranker(f"{name}.json").scorer_.weights for name in ("own", "ranker"))
+        np.testing.assert_allclose(own, usual, rtol=1e-4)
+
     def test_saved_propensities(self, run, folder):
         figures = json.loads(run(*FIT, "--json"))
         curve = json.dumps(figures["propensities"]["curve"])

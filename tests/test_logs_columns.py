@@ -364,3 +364,15 @@ def test_the_command_leaves_out_what_looks_wrong(tmp_path, rng):
     assert (figures["sessions"], figures["suspicious"]["sessions"]) == (400, 30)
     wrong = invoke(*arguments, "--suspicious", "maybe")
     assert "--suspicious is 'maybe', expected one of keep, skip" in wrong.exception
+
+
+def test_names_of_the_raw_log_serve_its_aggregated_log():
+    """One countersample.toml has the names of both."""
+    columns = {"query_id": "phrase", "session": "sid", "position": "slot"}
+    aggregated = pa.table({"query_id": ["a"], "item_id": [1], "position": [1], "click": [1],
+                           "impressions": [4], "context": ["phone"]})  # fmt: skip
+    log = read_impressions(aggregated, columns=columns, context=["device"])
+    assert log.counts().impressions.tolist() == [4]
+    assert log.counts().context_ids.tolist() == ["phone"]
+    with pytest.raises(DataError, match="no column 'item'"):  # neither name is there
+        read_impressions(aggregated.drop_columns(["item_id"]), columns={"item_id": "item"})

@@ -18,6 +18,7 @@ from countersample.data.encoder import EncodedColumn
 from countersample.errors import DataError, ParameterError
 from countersample.fitting import compare_from_impressions
 from countersample.logs import read_features, read_impressions
+from countersample.options import FeatureOptions
 
 GAMMA = ["--gamma", "1"]
 
@@ -373,3 +374,14 @@ def test_columns_that_a_ranker_knows_are_read_as_it_reads_them():
     assert result.dataset.feature_names == (*table.dataset.feature_names, "price")
     alone = read_features(small)
     assert "brand=b0" not in alone.dataset.feature_names
+
+
+@pytest.mark.parametrize(
+    "names", [("query_id", "item_id"), ("phrase", "item_id"), ("phrase", "sku")]
+)
+def test_ids_have_the_names_of_the_log_or_the_canonical_ones(names):
+    table = pa.table({names[0]: ["a", "a"], names[1]: [7, 9], "price": [1.0, 2.0]})
+    options = FeatureOptions().named_as({"query_id": "phrase", "item_id": "sku", "position": "k"})
+    features = read_features(table, options)
+    assert features.item_ids.tolist() == [7, 9]
+    assert features.dataset.feature_names == ("price",)

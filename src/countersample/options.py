@@ -143,6 +143,12 @@ class FeatureOptions(Options):
         if self.include and self.exclude:
             raise ParameterError("include and exclude are both given, expected one of them")
 
+    def named_as(self, columns: Mapping[str, str]) -> FeatureOptions:
+        """Return options in which ids are called as in a log (`LogOptions.columns`)."""
+        return replace(
+            self, query=columns.get("query_id", self.query), item=columns.get("item_id", self.item)
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class PropensityOptions(Options):

@@ -69,7 +69,8 @@ def fit(
     impressions = read_impressions(log, log_options)
     with impressions, share_progress(f"fitting {out.name}") as progress:
         table = read_features(
-            features, feature_options, log=impressions, join_queries=log_options.join_queries,
+            features, feature_options.named_as(log_options.columns), log=impressions,
+            join_queries=log_options.join_queries,
             warm_start=None if ranker.warm_start is None else start,
         )  # fmt: skip
         result = fit_from_impressions(
@@ -118,7 +119,8 @@ def compare(
     impressions = read_impressions(log, log_options)
     with impressions, share_progress("comparing") as progress:
         table = read_features(
-            features, feature_options, log=impressions, join_queries=log_options.join_queries,
+            features, feature_options.named_as(log_options.columns), log=impressions,
+            join_queries=log_options.join_queries,
             rankers=[each for each in candidates.values() if each is not None],
         )  # fmt: skip
         result = compare_from_impressions(

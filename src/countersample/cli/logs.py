@@ -14,7 +14,7 @@ from countersample.cli import parameters as p
 from countersample.cli.console import Output, command_line
 from countersample.defaults import CONFIDENCE
 from countersample.errors import DataError, ParameterError
-from countersample.options import LogOptions, PropensityOptions  # noqa: TC001 (read by cyclopts)
+from countersample.options import FeatureOptions, LogOptions, PropensityOptions
 
 if TYPE_CHECKING:
     from countersample.clicks import ClickLog
@@ -184,7 +184,8 @@ def propensity(
         if path is not None:
             check_writable(path)
     join_queries = log_options.join_queries
-    table = None if features is None else read_features(features, join_queries=join_queries)
+    names = FeatureOptions().named_as(log_options.columns)
+    table = None if features is None else read_features(features, names, join_queries=join_queries)
     with read_impressions(log, log_options) as impressions:
         check, source = estimate_propensities(
             impressions, table, propensities, confidence=confidence, rng=np.random.default_rng(seed)
@@ -236,7 +237,8 @@ def judgements(
     if to == "table":
         check_table_name(out)
     join_queries = log_options.join_queries
-    table = None if features is None else read_features(features, join_queries=join_queries)
+    names = FeatureOptions().named_as(log_options.columns)
+    table = None if features is None else read_features(features, names, join_queries=join_queries)
     with read_impressions(log, log_options) as impressions:
         result = judgements_from_impressions(
             impressions, features=table, propensities=propensities, confidence=confidence,

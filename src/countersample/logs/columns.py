@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -61,6 +62,7 @@ def find_mapped_names(options: LogOptions) -> tuple[str, ...]:
 def select_columns(frame: nw.LazyFrame[Any], options: LogOptions) -> nw.LazyFrame[Any]:
     """Return the columns that are needed, under their canonical names, lazily."""
     schema = frame.collect_schema()
+    options = _rename_aggregated(options, schema.names())
     names = resolve_names(options, schema.names())
     columns = {name: nw.col(column) for name, column in names.items()}
     for number, column in enumerate(dict.fromkeys(options.features)):
@@ -70,6 +72,22 @@ def select_columns(frame: nw.LazyFrame[Any], options: LogOptions) -> nw.LazyFram
         parts = [_as_context(column, schema[column]) for column in options.context]
         columns["context"] = parts[0] if len(parts) == 1 else nw.concat_str(*parts, separator=" / ")
     return frame.select(**columns)
+
+
+def _rename_aggregated(options: LogOptions, present: Sequence[str]) -> LogOptions:
+    """Return options without the raw log's names of columns that an aggregated log lacks.
+
+    Its columns have canonical names, so that one countersample.toml serves both logs.
+    """
+    if "impressions" not in present:
+        return options
+    columns = {
+        name: own
+        for name, own in options.columns.items()
+        if own in present or name not in {*present, "session", "client"}
+    }
+    has_context = "context" in present and not {*options.context} <= {*present}
+    return replace(options, columns=columns, context=() if has_context else options.context)
 
 
 def resolve_names(options: LogOptions, present: Sequence[str]) -> dict[str, str]:

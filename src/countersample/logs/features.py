@@ -270,11 +270,16 @@ class _Source:
         has_text_ids: bool = False,
         warnings: tuple[str, ...] = (),
     ) -> _Source:
-        """Take the ids of a frame; `names` has their names in the frame."""
+        """Take the ids of a frame; `names` has their names in the frame, or the canonical ones."""
         table = collect_frame(frame, "neither a path nor a data frame")
-        ids = {}
-        for name, id_name in names.items():
-            check_column(id_name, table.columns, "; name the ids with query= and item=")
+        ids, id_names = {}, []
+        for name, own in names.items():
+            id_name = name if own not in table.columns and name in table.columns else own
+            check_column(
+                id_name, table.columns, "; name the ids with query= and item= (--columns "
+                "query_id=…,item_id=…)"
+            )  # fmt: skip
+            id_names.append(id_name)
             rows = _decode_column(table, id_name)
             column = rows.select(as_id(id_name, name, rows.schema[id_name])).to_arrow()[name]
             if column.null_count:
@@ -287,7 +292,7 @@ class _Source:
                 column = pa.chunked_array([join_query_ids(column.to_numpy())])
             code, distinct = encode(column, has_text_ids=has_text_ids)
             ids[name] = distinct[code]
-        return cls(title, table, tuple(names.values()), ids, warnings)
+        return cls(title, table, tuple(id_names), ids, warnings)
 
     def to_arrow(self, names: Sequence[str]) -> pa.Table:
         """Return columns as an Arrow table."""
@@ -357,7 +362,7 @@ def _open_sources(
         table, id_names = inputs[part], {name: names[name] for name in ids}
         if isinstance(table, str | os.PathLike):
             with open_tables(os.fspath(table)) as files:
-                rows = files.read(as_text=(*id_names.values(), *as_text))
+                rows = files.read(as_text=(*ids, *id_names.values(), *as_text))
                 sources[part] = _Source.of(
                     rows, id_names, title, join_queries=join_queries,
                     has_text_ids=files.has_text_ids,
