@@ -28,10 +28,9 @@ demo: $(VENV)/.package  ## fit the log of a small shop, and compare the methods 
 test: $(VENV)/.test  ## run the tests in about five minutes; needs only Python (SEED=7 for other random numbers)
 	$(VENV)/bin/python -m pytest -m "not slow" $(PARALLEL)
 
-test-all: $(ALL)/.dev programs  ## run everything: slow tests, PyTorch, Spark, browser, fuzzers, some faults, old versions, lint, types
+test-all: $(ALL)/.dev programs  ## run everything: slow tests, PyTorch, Spark, browser, fuzzers, old versions, lint, types
 	@$(MAKE) --no-print-directory --jobs 2 $(TOGETHER) lint types fuzz older oldest
 	@$(MAKE) --no-print-directory unit
-	$(ALL)/bin/python tests/mutate.py --share 8  # make mutate runs all faults
 
 lint: $(ALL)/.dev  ## check style, formatting and the layers of the architecture
 	$(ALL)/bin/ruff check .
