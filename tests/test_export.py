@@ -302,7 +302,7 @@ class TestSolrSlack:
         scorer = some_trees(rng, [np.array([1e-35, 1e30])], n_trees=30, depth=2)
         ranker = ranker_of("boosted", scorer, names=("a",))
         with pytest.raises(
-            DataError, match=r"'a' go from 1e-35 to .*, which Solr cannot tell apart"
+            DataError, match=r"'a' go from 1e-35 to .*, which Solr cannot distinguish"
         ):
             export(ranker, tmp_path / "r.json", to="solr")
         assert not any(tmp_path.iterdir())
@@ -408,7 +408,7 @@ REJECTED = [  # the kind of ranker, its normalisation, the options, and a part o
     ("linear", "query-minmax", {"to": "onnx"}, "one_query=True (--one-query)"),
     ("linear", "query-minmax", {"to": "sql"}, "name it with query (--query)"),
     ("neural", None, {"to": "opensearch"}, "export it to ONNX or Solr or SQL"),
-    *[("linear", None, {"to": to, "names": None}, "knows features by name") for to in SEARCH],
+    *[("linear", None, {"to": to, "names": None}, "identifies features by name") for to in SEARCH],
     ("linear", None, {"to": "sql", "names": None}, "give the 7 names"),
     ("linear", None, {"to": "onnx", "one_query": True}, "only for a ranker with normalize="),
     ("linear", None, {"to": "elasticsearch", "model_type": "ranklib"}, "expected 'linear' for"),

@@ -195,7 +195,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "sentence"),
         [
-            (["--to", "solr"], "countersample: Solr knows features by name, and this ranker has"),
+            (["--to", "solr"], "countersample: Solr identifies features by name, and this ranker"),
             (["--to", "lucene"], "countersample: --to is 'lucene', expected one of onnx, "),
             (["--to", "solr", "--feature-names", "@none"], "countersample: none: cannot be read"),
             (["--to", "onnx", "--model-type", "linear"], "countersample: model_type is given, "),

@@ -265,7 +265,7 @@ class TestFiles:
         ({"confidence": 1.0}, "confidence is 1.0"),
         ({"min_exposure": -1}, "min_exposure is -1"),
         ({"min_exposure": 1e6}, "no item has an exposure of 1e"),
-        ({"propensities": [1.0]}, "10 of 70 clicks are where there is no propensity"),
+        ({"propensities": [1.0]}, "10 of 70 clicks are at positions without a propensity"),
         ({"propensities": PropensityOptions(method="logged")}, "method is 'logged'"),
     ],
 )

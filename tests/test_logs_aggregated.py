@@ -325,7 +325,7 @@ def test_places_that_are_not_for_days_are_rejected(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CounterSampleError, match="file: cannot be written: File exists"):
         count_days(log, tmp_path / "file")
-    with pytest.raises(ParameterError, match=r"has files that are no days \(file\)"):
+    with pytest.raises(ParameterError, match=r"has other files than days \(file\)"):
         count_days(log, tmp_path)
     with pytest.raises(CounterSampleError, match="cannot be written"):
         count_days(log, tmp_path / "file" / "inner")

@@ -467,9 +467,9 @@ def test_a_cut_that_is_asked_for():
     assert cut(last="7d") == date(2026, 1, 24)
     assert cut(last="2w") == date(2026, 1, 17)
     for first, last, message in [
-        ("2026-01-01", None, "leave nothing to learn from"),
-        ("2026-02-01", None, "nothing to evaluate on: the log is of 2026-01-01 to 2026-01-30"),
-        (None, "31d", "leave nothing to learn from"),
+        ("2026-01-01", None, "expected a day of the log after its first"),
+        ("2026-02-01", None, "after its first: the log covers 2026-01-01 to 2026-01-30"),
+        (None, "31d", "expected a day of the log after its first"),
         ("today", None, "expected a day such as '2026-03-31'"),
         (None, "900000d", "expected days or weeks: '7d' or '2w'"),
         (None, "7h", "expected days or weeks: '7d' or '2w'"),

@@ -96,7 +96,7 @@ def test_pairs_without_features_of_their_item_are_left_out():
         ({"items": ITEMS.rename_columns(["item_id", "match", "brand"])},
          "the features of items and the features of pairs both have a column 'match'"),
         ({"items": ITEMS.set_column(0, "item_id", pa.array(list("abcdef")))},
-         "item_id is integers among the pairs of query and item, and text in the features of it"),
+         "item_id is integers in the query-item pairs and text in the features of items, expect"),
         ({"items": ITEMS.drop_columns(["item_id"])}, "no column 'item_id'"),
     ],
 )  # fmt: skip
@@ -118,7 +118,7 @@ def test_encoded_ids_are_what_their_values_are():
 
 
 def test_features_of_items_alone_do_not_tell_the_pairs(tmp_path):
-    with pytest.raises(ParameterError, match="which items a query has: give log="):
+    with pytest.raises(ParameterError, match="define the items of a query: give log="):
         read_features(items=ITEMS)
     (tmp_path / "letor.txt").write_text("0 qid:1 1:5 2:6\n1 qid:1 1:8 2:9\n")
     with pytest.raises(ParameterError, match="numbers its items by query, and other features are"):
@@ -304,7 +304,7 @@ def test_rankers_that_read_the_same_table_in_different_ways(run, shop):
     )  # fmt: skip
     assert [each["candidate"] for each in output["differences"]] == list(rankers)
     plain = read_features(shop / "features.parquet")
-    with pytest.raises(DataError, match="reads the columns of the table in another way than it wa"):
+    with pytest.raises(DataError, match="not read in the way that the ranker reads its columns"):
         plain.dataset_for(rankers["a.json"])
 
 

@@ -198,7 +198,7 @@ def test_files_that_are_no_log(tmp_path):
 def test_an_unknown_engine_and_bad_settings():
     with pytest.raises(ParameterError, match="engine is 'dask', expected one of duckdb, spark"):
         read_impressions(pa.table(GOOD), engine="dask")
-    with pytest.raises(ParameterError, match="DuckDB does not take memory_limit='much'"):
+    with pytest.raises(ParameterError, match="DuckDB rejects memory_limit='much'"):
         read_impressions(pa.table(GOOD), memory_limit="much")
     with pytest.raises(ParameterError, match="master is a setting of spark, not of duckdb"):
         read_impressions(pa.table(GOOD), master="local[1]")

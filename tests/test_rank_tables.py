@@ -192,7 +192,7 @@ def test_tables_that_cannot_be_ranked(run, table, change, message):
     write(change(table), "f.parquet")
     if message is None:
         said = run("f.parquet", "-o", "o.csv", "--columns", "item_id=rank", fails=True)
-        assert "ids are called score or rank, which is what comes out: rename them" in said
+        assert "ids are called score or rank, like columns of the output: rename them" in said
     else:
         assert re.search(message, run("f.parquet", "-o", "o.csv", fails=True))
     assert not Path("o.csv").exists()

@@ -139,16 +139,16 @@ def test_what_does_not_fit(rng):
     four = data.with_features(np.ascontiguousarray(data.features[:, :4]))
     with pytest.raises(DataError, match="has 4 features, expected 5 features"):
         ranker.fit_log(four, log)
-    with pytest.raises(ParameterError, match=r"normalize is 'standard' where .* has 'minmax'"):
+    with pytest.raises(ParameterError, match=r"normalize is 'standard', and .* has 'minmax'"):
         ranker.set_params(normalize="standard").fit_log(data, log)
     ranker.set_params(normalize="minmax", feature_transform="log")
-    with pytest.raises(ParameterError, match=r"feature_transform is 'log' where .* has None"):
+    with pytest.raises(ParameterError, match=r"feature_transform is 'log', and .* has None"):
         ranker.fit_log(data, log)
     ranker = make("linear", warm_start=True).fit_log(named(data, "abcde"), log)
     with pytest.raises(DataError, match=r"has the features b, a, c, d, e, expected the features a"):
         ranker.fit_log(named(data, "bacde"), log)
     ranker = make("linear", warm_start=True).fit_log(with_holes(data, rng), log)
-    with pytest.raises(ParameterError, match="impute is 'zero' where the ranker of the warm start"):
+    with pytest.raises(ParameterError, match="impute is 'zero', and the ranker of the warm start"):
         ranker.set_params(impute="zero").fit_log(with_holes(data, rng), log)
     with pytest.raises(ParameterError, match="warm_start is 'yes', expected"):
         make("linear", warm_start="yes").fit_log(data, log)
@@ -227,7 +227,7 @@ def test_a_network_starts_at_its_weights(tomorrow):
     assert ranker.start_ == "previous"
     for before, after in zip(old.weights, ranker.scorer_.weights, strict=True):
         np.testing.assert_allclose(after, before, atol=1e-8)
-    with pytest.raises(ParameterError, match=r"hidden is \(5,\) where the network .* of \(6,\)"):
+    with pytest.raises(ParameterError, match=r"hidden is \(5,\), and the network .* of \(6,\)"):
         ranker.set_params(hidden=(5,)).fit_log(data, tomorrow)
 
 

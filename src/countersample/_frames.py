@@ -48,7 +48,7 @@ class Tabular:
         return make_frame(self.columns_of_frame(), backend)
 
     def _shown(self) -> Mapping[str, ArrayLike]:
-        """Return the columns in a notebook; by default those of the frame."""
+        """Return the columns in a notebook; by default the columns of the frame."""
         return self.columns_of_frame()
 
     def _repr_html_(self) -> str:

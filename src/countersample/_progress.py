@@ -118,7 +118,7 @@ class Progress:
 
 
 def log_it(is_logged: bool) -> None:
-    """Write progress to the log, or to standard error again."""
+    """Write progress to the log if `is_logged`, otherwise to standard error."""
     global _is_logged  # noqa: PLW0603 (standard error is one for all, too)
     _is_logged = is_logged
 

@@ -6,7 +6,7 @@ class CounterSampleError(Exception):
 
 
 class DataError(CounterSampleError, ValueError):
-    """A file or an array that is not what it should be."""
+    """A file or an array with invalid content."""
 
 
 class ParameterError(CounterSampleError, ValueError):

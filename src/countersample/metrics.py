@@ -27,7 +27,7 @@ relevant : float — `precision`, `average_precision`, `mrr`
 max_label : float — `err`
     The top of the grading scale, by default the largest label.
 ties : {"file", "best", "worst", "expected"} — all
-    The order of items with equal scores: that of the rows (the default), the most relevant first,
+    The order of items with equal scores: the order of rows (the default), the most relevant first,
     the least relevant first, or, as "expected", the exact mean over all their orders.
 no_relevant : {"zero", "one", "skip"} — all
     The value of a query without relevant items: 0 (the default), 1, or NaN, which `evaluate` leaves
@@ -262,9 +262,9 @@ def err(
 ) -> Floats:  # fmt: skip
     """ERR@k = Σ_{r≤k} (1/r) · p_r · Π_{i<r} (1 − p_i), where p = (2^label − 1) / 2^max_label.
 
-    Expected reciprocal rank (Chapelle et al., CIKM 2009): the mean of 1/r over the rank r at which
-    a user stops who goes down the list and is satisfied by an item with probability p. Give
-    max_label if the labels may lack the top grade. Arguments and options: see
+    Expected reciprocal rank (Chapelle et al., CIKM 2009): the mean of 1/r, with r the rank at
+    which a user stops. The user goes down the list and is satisfied by an item with probability p.
+    Give max_label if the labels may lack the top grade. Arguments and options: see
     `countersample.metrics`.
 
     Examples

@@ -71,7 +71,7 @@ MIN_CLICKS_PER_THREAD = 2_000  # with fewer, a second thread costs more than it 
 # Bounds at which a user's λ is checked: finely for small ranks, then up to the longest lists.
 GRID = np.unique(np.concatenate([1 + np.arange(981) / 20, np.geomspace(50, 1e6, 3000)]))
 FINGERPRINT_GRID = GRID[::40]
-SLOPE_TOLERANCE = 0.02  # relative difference between the slope and that of a chord
+SLOPE_TOLERANCE = 0.02  # relative difference between the slope and a chord's
 ROUNDING = 1e-9
 _PRECISION = re.compile(r"precision@([1-9]\d{0,8})")
 
@@ -469,7 +469,7 @@ def additive_objective(
     ------
     ParameterError
         If λ falls, because λ(bound) is no bound on λ(rank) then; if λ is flat; if the slope is not
-        that of λ, as for a step, which has none; if either is not finite, or cannot be compiled; if
+        λ', as for a step, which has none; if either is not finite, or cannot be compiled; if
         the name is built in.
 
     Notes
@@ -520,7 +520,7 @@ def _check_name(name: object) -> None:
 
 
 def _check_function(name: str, part: str, function: Callable[[float], object]) -> None:
-    """Call a function once in Python, whose errors are clearer than those of a compiler."""
+    """Call a function once in Python, whose errors are clearer than a compiler's."""
     try:
         result = function(1.5)
     except Exception as error:

@@ -269,7 +269,7 @@ class EvaluationOptions(Options):
 
     @property
     def needs_time(self) -> bool:
-        """Whether only an evaluation by time will do."""
+        """Whether the evaluation must be by time."""
         return self.holdout_by == "time" or self.names_days
 
     @property
@@ -289,7 +289,7 @@ class RankerOptions(Options):
     safety: float | None = None
     """The confidence that is needed to replace your current ranker; 0 turns the check off."""
     impute: Literal["median-indicator", "median", "zero", "error"] | None = None
-    """How missing features are filled in; median-indicator by default. Trees need no filling."""
+    """How missing features are filled in; median-indicator by default. Not needed for trees."""
     transform: Literal["log", "root", "quantile", "auto"] | None = None
     """Transform features before scaling; auto lets held-out clicks choose. Not for trees."""
     normalize: Literal["minmax", "root-minmax", "standard", "query-minmax", "none"] | None = None
@@ -319,7 +319,7 @@ class RankerOptions(Options):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What is set of the ranker itself, by the ranker's names of the parameters."""
+        """The given parameters of the ranker, by the ranker's own names."""
         names = {name: name for name in _hints(type(self)) if name not in {"model", "warm_start"}}
         names["transform"] = "feature_transform"
         values = {theirs: getattr(self, name) for name, theirs in names.items()}
@@ -422,7 +422,7 @@ def _check_choice(name: str, value: object, choices: tuple[Any, ...]) -> None:
 
 
 def _check_values(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the values of events; reject what is no number of at least 0."""
+    """Return the values of events; reject values that are no numbers of at least 0."""
     if not values:
         raise ParameterError("values is empty, expected the values of events, such as click=1")
     for event, value in values.items():

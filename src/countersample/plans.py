@@ -343,9 +343,9 @@ def snips(examples: Examples) -> Plan:
     """π = 1/n, m = v·n/Σv: as `ips`, of the self-normalised risk Σ v f / Σ v.
 
     That is R/M̄, and M̄ is a constant: the weights do not depend on the ranker. So it has the same
-    minimiser, and its steps with a learning rate η are those of `ips` with η/M̄. Its advantage: a
-    good learning rate does not depend on the size of the weights. `countersample` on the same risk
-    would multiply by 1.
+    minimiser, and its steps with a learning rate η are the steps of `ips` with η/M̄. Its advantage:
+    a good learning rate does not depend on the size of the weights. `countersample` on the same
+    risk would multiply by 1.
 
     Examples
     --------

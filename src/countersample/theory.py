@@ -60,7 +60,7 @@ def gradient_bounds(
         Of a log of that dataset.
     objective : str or Objective
         As for `countersample.train`; λ'max is the largest slope of its λ. An unbounded slope, such
-        as that of squared-rank, raises an error.
+        as with squared-rank, raises an error.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def steps_needed(
 
 
 def predicted_gain(log: ClickLog) -> float:
-    """Return (M / M̄)²: the steps of IPS divided by those of CounterSample, by the theorems.
+    """Return (M / M̄)²: the ratio of the steps of IPS to CounterSample's, by the theorems.
 
     Examples
     --------

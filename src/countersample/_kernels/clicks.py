@@ -11,10 +11,10 @@ passed, u lies in [S_j, S_{j−1}): from S_{j−1} · (1 − click) up the user 
 leaves. The products from each item to the end of its list are computed beforehand. So a user who
 passes all remaining items is done at once, and no item below a click is read.
 
-Random numbers come from a NumPy Generator, and equal those of its ``random()``. A kernel gets two
-addresses as numbers, not the Generator itself: numba would look up the addresses with functions of
-Python and ignore their errors. They fail if Ctrl-C was pressed, and the kernel would then call the
-function at address 0.
+Random numbers come from a NumPy Generator, and equal the values of its ``random()``. A kernel gets
+two addresses as numbers, not the Generator itself: numba would look up the addresses with functions
+of Python and ignore their errors. They fail if Ctrl-C was pressed, and the kernel would then call
+the function at address 0.
 
 One thread and plain floating point (no fastmath): same generator, same bytes. Indices are not
 checked here; the callers pass checked arrays.
@@ -100,8 +100,7 @@ def clicks_shown(
 ) -> None:  # fmt: skip
     """Write whether each item shown is clicked, in a session for each of ``queries``, (n_shown,).
 
-    The items of the first session come first, then those of the second, and so on. The array is
-    all zeros before.
+    Items are in the order of their sessions. The array is all zeros before.
     """
     passed, to_end = np.empty(len(click)), np.empty(len(click))
     _pass(offsets, click, after_skip, passed, to_end)

@@ -44,7 +44,7 @@ def add_up(
     values: Floats, scores: Floats, offsets: Ints, order: Ints, weights: Floats, average: bool,
     is_cumulative: bool, result: Floats,
 ) -> None:  # fmt: skip
-    """Write Σ_r weight(r) · value(r) for each query, with value(r) that of the item at rank r.
+    """Write Σ_r weight(r) · value(r) for each query, with value(r) of the item at rank r.
 
     If it is cumulative, Σ_r weight(r) · value(r) · Σ_{i≤r} value(i), for values of 0 or 1: with
     weight(r) = 1/r, the sum of the precisions at the ranks of the relevant items. The order is that

@@ -25,8 +25,8 @@ def build(threshold: Floats, alias: Ints) -> None:
     """Turn n weights of mean 1 into an alias table, in place and without further memory.
 
     Index i keeps its own draw with probability ``threshold[i]`` and else gives it to ``alias[i]``.
-    Thresholds below 1 (small) are filled up by those of at least 1 (large), both scanned once from
-    the front; a large one that has become small behind the scan is filled up at once.
+    Thresholds below 1 (small) are filled up by thresholds of at least 1 (large), both scanned once
+    from the front; a large one that has become small behind the scan is filled up at once.
 
     A heavy weight fills up many others. Its rest is stored together with its rounding error,
     because such errors would add up in a table of 10⁸.

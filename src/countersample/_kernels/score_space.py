@@ -52,7 +52,7 @@ def _softplus(margin: float) -> tuple[float, float]:
 
 @part(error_model="numpy")
 def _heights(scores: Floats, exps: Floats, is_near: bool, clicked: int, slopes: Floats) -> float:
-    """Σ log2(1 + e^(s − s_clicked)) over all items; slopes are those of the natural logarithm."""
+    """Σ log2(1 + e^(s − s_clicked)) over all items; slopes are of the natural logarithm."""
     added = 0.0
     if not is_near:
         for k in range(len(scores)):
@@ -183,8 +183,7 @@ def evaluate(
 ) -> None:  # fmt: skip
     """Write value, gradient and curvature of the lists first … last − 1.
 
-    Arguments and results are those of `countersample.objectives.score_space`; code and loss are λ
-    and φ.
+    For arguments and results see `countersample.objectives.score_space`; code and loss are λ and φ.
     """
     most = 0
     for k in range(first, last):

@@ -236,7 +236,7 @@ add_rows_to_4 = _adds(4, 1)
 
 @intrinsic
 def fetch(_: Value, a: Value, row: Value, line: Value, n_lines: Value) -> Value:
-    """Fetch lines of memory, counted from a row of a on, into the cache: a mere hint."""
+    """Fetch lines of memory, counted from a row of a on, into the cache (a hint)."""
 
     def generate(context: Value, builder: Value, signature: Value, args: Value) -> Value:
         data, n = row_of(context, builder, signature.args[0], *args[:2])

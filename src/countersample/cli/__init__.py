@@ -63,6 +63,6 @@ def _describe_library(error: ImportError | OSError) -> str:
 
 
 def _describe_output(error: OSError) -> str:
-    """Return the error of standard output; none if its reader has gone, as with `head`."""
+    """Return the error of standard output; none if its reader has exited, as with `head`."""
     text = f"standard output cannot be written: {error.strerror}"
     return "" if isinstance(error, BrokenPipeError) else text

@@ -1,4 +1,4 @@
-"""The list of commands, the options that all of them have, and errors of usage.
+"""The list of commands, the options that all of them have, and usage errors.
 
 `COMMANDS` has the function of every command, which returns an `Output`; the library is imported
 when it runs. A ``countersample.toml`` in the current folder, or the file of ``--config``, supplies
@@ -218,7 +218,7 @@ def _to_token(option: str, value: Any, source: str) -> Token:  # noqa: ANN401 (a
 
 
 def _long_names(argument: Argument) -> set[str]:
-    """Return the names of an option in a file: not those of hidden fields, nor ``--no-…``."""
+    """Return the names of an option in a file: without hidden fields and ``--no-…``."""
     if not argument.parse:
         return set()
     return {each for each in argument.names if each.startswith("--")} - set(argument.negatives)

@@ -55,7 +55,7 @@ class Output:
 
 
 def note(text: str) -> None:
-    """Print a note beside the results, to standard error, if it has a reader."""
+    """Print a note to standard error, unless it is closed."""
     if sys.stderr is None:  # closed by the caller; print would write to standard output
         return
     with suppress(OSError):
@@ -111,7 +111,7 @@ class _StandardError(logging.Handler):
 
 
 def configure_log(log_format: str | None, log_level: str | None) -> None:
-    """Write the package's log to standard error; without a format and a level, do not."""
+    """Write the package's log to standard error, if a format or a level is given."""
     root = logging.getLogger("countersample")
     root.handlers = [each for each in root.handlers if not isinstance(each, _StandardError)]
     is_on = log_format is not None or log_level is not None

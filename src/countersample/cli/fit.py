@@ -1,4 +1,4 @@
-"""``countersample fit`` and ``compare``: rankers from a raw log, and what they gain."""
+"""``countersample fit`` and ``compare``: train and compare rankers on a raw log."""
 
 from __future__ import annotations
 

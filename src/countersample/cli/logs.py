@@ -178,7 +178,7 @@ def propensity(
 
     if plot is not None and propensities.method == "trust":
         raise ParameterError(
-            "--plot draws examination only, which the method trust is more than: leave it out"
+            "--plot draws examination only, and the method trust estimates more: leave it out"
         )
     for path in (out, plot):
         if path is not None:

@@ -2,7 +2,7 @@
 
 Ctrl-C ends a command at once. A thread waits for the signal and ends the process, even if the main
 thread is in compiled code, in an import or in a wait for other threads. No exception is raised,
-which some of these would lose. Temporary files are removed first (`countersample._cleanup`).
+because it could be lost there. Temporary files are removed first (`countersample._cleanup`).
 
 This module imports so little that a signal is waited for within milliseconds.
 """
@@ -56,7 +56,7 @@ def watch_signals() -> Iterator[None]:
 
 
 def _stall(*_: object) -> None:
-    """Keep the main thread from going on: the process ends in a moment."""
+    """Block the main thread until the process ends."""
     while True:
         time.sleep(1)
 
@@ -77,7 +77,7 @@ def _wait(read: int) -> None:
 
 
 def flush_output() -> None:
-    """Flush standard output; if it cannot be written, the rest goes nowhere."""
+    """Flush standard output; if it cannot be written, discard the rest."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

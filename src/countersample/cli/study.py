@@ -38,7 +38,7 @@ def reproduce(
     :param studies: Names of studies (see --list), or the TOML file of your own. All by default.
     :param scale: smoke (does it run?), small (minutes), medium (for verdicts) or paper. By default
         medium, and paper for a study of your own.
-    :param data: A dataset by name or path, instead of those of the study; may be repeated.
+    :param data: A dataset by name or path, instead of the study's datasets; may be repeated.
     :param out: The results folder; reproduction-SCALE by default, or the name of your study.
     :param list_studies: List the studies of the package, and stop.
     :param dry_run: Report the jobs and how long they take, and stop.
@@ -80,7 +80,7 @@ def demo(
     settings: Settings = (),
     workers: Workers = None,
 ) -> Output:
-    """Fit the log of a made-up shop, and compare the methods of the paper on simulated clicks.
+    """Fit the log of a synthetic shop, and compare the methods of the paper on simulated clicks.
 
     :param data: Your own labelled data, to compare the methods on it: LETOR text, Parquet, or a
         folder of splits. The shop is left out.

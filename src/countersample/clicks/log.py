@@ -231,7 +231,7 @@ class ClickLog(Tabular):
     def concat(cls, logs: Iterable[ClickLog]) -> ClickLog:
         """Return the log of all rows of several logs of one dataset, in their order.
 
-        Sessions of different logs stay separate, whatever their numbers, and each row keeps its
+        Sessions of different logs stay separate, even with equal ids, and each row keeps its
         propensity. The fingerprint is kept if all logs have it, and the number of sessions is the
         sum if all logs have one. Logs of different datasets raise `DataError`, and so do logs of
         which only some have a column ``session``, ``position`` or ``impressions``.

@@ -64,7 +64,7 @@ class KnownFile:
 
 @dataclass(frozen=True, kw_only=True)
 class KnownSet:
-    """A public set: what it is, and how a person gets it."""
+    """A public set: its description, and how to get it."""
 
     kind: ClassVar[str]
     check: ClassVar[str]  # the command that checks a copy
@@ -88,7 +88,7 @@ class KnownSet:
         return {"kind": self.kind, **asdict(self)}
 
     def describe(self, folder: Path | None) -> str:
-        """Return what it is, how to get it, and how to check a copy, for a terminal."""
+        """Return its description, how to get it, and how to check a copy, for a terminal."""
         rows = {
             "kind": self.kind,
             **self.facts,
@@ -199,7 +199,7 @@ def find(name: str, data_dir: str | PathLike[str] | None = None) -> Path:
     # Without a home there may be none.
     places = [*map(str, folders)] or [f"a folder that {ENVIRONMENT_VARIABLE} names"]
     raise DataError(
-        f"{dataset.title} is not there as a folder {name!r} in {join_words(places, 'or')}; "
+        f"there is no folder {name!r} of {dataset.title} in {join_words(places, 'or')}; "
         f"to get it, go to {dataset.homepage}, {dataset.how_to_get}, and put it in such a folder"
     )
 

@@ -195,7 +195,7 @@ def _format_rows(dataset: RankingDataset) -> Iterator[NDArray[np.uint8]]:
         row, column = first_nan(dataset.features)
         raise DataError(
             f"feature {column + 1} is missing (NaN) in row {row}, and LETOR text has no missing "
-            "values, as what it leaves out is 0: write Parquet or a dataset folder"
+            "values, as omitted features are 0: write Parquet or a dataset folder"
         )
     ids = [str(i).encode(errors="surrogatepass") for i in dataset.query_ids.tolist()]
     for query_id in ids:

@@ -107,7 +107,7 @@ class _Piece:
 
 @dataclass
 class _Block:
-    """Some whole lines, ``raw[start:end]``: bytes to search in; `text` is the same as an array."""
+    """Whole lines of text as bytes, ``raw[start:end]``; `text` is the same as an array."""
 
     raw: bytearray
     text: NDArray[np.uint8]

@@ -226,7 +226,7 @@ def _open_arrays(folder: Path, header: _Header) -> RankingDataset:
     matrix = CompactFeatures(features, *codes[0]) if codes else features
     dataset = RankingDataset(matrix, labels, offsets, query_ids, header.feature_names)
     if states != header.files and dataset.content_hash() != header.content:
-        raise DataError("its content is not what was written")
+        raise DataError("its content has changed since it was written")
     return dataset
 
 

@@ -143,9 +143,9 @@ def ratio_intervals(
     quantile divided by the normal one. Intervals are centred on the estimate: weights 1/p of
     estimated propensities are too large on average, and in draws from the log once more, so that
     percentiles of the draws would have this bias twice. If a ratio is not above 0, the interval is
-    that of R itself instead of log R.
+    computed for R instead of log R.
 
-    The numerators `above`, (n, k), and the denominators `below`, (n,), are those of each draw, and
+    The rows of the numerators `above`, (n, k), and the denominators `below`, (n,), are draws, and
     `n_clusters` is the number of resampled queries or sessions.
 
     Examples

@@ -8,9 +8,9 @@ estimated, and sums x₁ … x_p whose means X are known, or estimated from far 
 
 (the regression estimator of survey sampling; β-IPS of Gupta, Jeunen, Oosterhuis and de Rijke,
 RecSys 2024, where x are importance weights and X is 1). With β = 0 it is the plain mean; with
-β = ȳ/x̄ it is X·Σy/Σx, the ratio estimator (SNIPS). So with β* the variance is at most that of
-either (Jeunen and Gupta, SIGIR 2026). Estimating β* costs a share of about p/m of the variance,
-with m clusters.
+β = ȳ/x̄ it is X·Σy/Σx, the ratio estimator (SNIPS). So with β* the variance is no larger than
+with either (Jeunen and Gupta, SIGIR 2026). Estimating β* costs a share of about p/m of the
+variance, with m clusters.
 
 Everything here is a function of sums over clusters, so that a bootstrap estimates β* in each draw.
 """

@@ -90,7 +90,7 @@ def relevance_model(
     """r̂(x) = b + w·x, by least squares: min Σ_d v_d (C_d/E_d − b − w·x_d)² + α‖w‖², (n_items,).
 
     The position-based model with a relevance that is linear in the p features, scaled to variance
-    1. The noise of C/E has two parts: that of the clicks, which falls with E, and the part of
+    1. The noise of C/E has two parts: the noise of clicks, which falls with E, and the part of
     relevance that features do not explain, which does not. If relevance is 0 or 1, both are about
     equal at E = 1. So an item counts v = E/(1 + E). α has the highest evidence (the marginal
     likelihood, with w normal and the noise unknown): without information in the clicks, r̂ is a

@@ -6,13 +6,13 @@ them. If all folds are held out in turn, the value is the `snips` estimate:
     value = Σ_clicks λ(rank)/p  /  Σ_clicks 1/p
 
 If only some of the queries evaluate, the others still contain information on the number of clicks
-per query and their weight. So the value is that of `beta-ips` with the whole log as control,
-divided by the mean weight X of all queries: with ȳ and x̄ per held-out query,
+per query and their weight. So the value is `beta-ips` with the whole log as control, divided by
+the mean weight X of all queries: with ȳ and x̄ per held-out query,
 
     value = (ȳ − β*·(x̄ − X)) / X
 
-It is `snips` for β = ȳ/x̄, and if x̄ = X. Its variance is at most that of `snips`, also for the
-difference between two candidates. See `countersample.evaluation.control_variates`.
+It is `snips` for β = ȳ/x̄, and if x̄ = X. Its variance is at most the variance of `snips`, also
+for the difference between two candidates. See `countersample.evaluation.control_variates`.
 
 All sums are per group of queries, so that values have intervals and two candidates can be compared
 pairwise. A candidate is anything that scores items: see `Scorer`. The logging policy is a candidate

@@ -136,7 +136,7 @@ def learning_curve(
     """Return the mean of a metric for each of many linear rankers, (n_rankers,).
 
     Their scores are one matrix product, X·Wᵀ, in blocks of rankers, with `coefs` of shape
-    (n_rankers, n_features), such as `History.average_coef`. The options are those of `evaluate`.
+    (n_rankers, n_features), such as `History.average_coef`. For the options see `evaluate`.
 
     Examples
     --------

@@ -155,6 +155,6 @@ def _before_slack(thresholds: Floats, name: str) -> tuple[int, Floats]:
             return power, tried[is_right.argmax(axis=0), np.arange(len(near))]
     raise DataError(
         f"the thresholds on feature {name!r} go from {np.abs(thresholds).min():.3g} to "
-        f"{np.abs(thresholds).max():.3g}, which Solr cannot tell apart as it adds 1e-6 to each: "
+        f"{np.abs(thresholds).max():.3g}, which Solr cannot distinguish, as it adds 1e-6 to each: "
         "export to ONNX, or rescale that feature before training"
     )

@@ -120,7 +120,7 @@ class ModelSpecification:
         """The names of the features, for a system that needs them."""
         if self.feature_names is None:
             raise ParameterError(
-                f"{self.system} knows features by name, and this ranker has none: give the "
+                f"{self.system} identifies features by name, and this ranker has none: give the "
                 f"{self.n_features:,} names, in the order of training, with feature_names "
                 "(--feature-names)"
             )

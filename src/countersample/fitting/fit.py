@@ -114,7 +114,7 @@ def fit_from_impressions(
     Raises
     ------
     DataError, ParameterError
-        If nothing can be learned from the log, with what is missing and what to do.
+        If nothing can be learned from the log; the message names the reason and a remedy.
     """
     propensities = PropensityOptions.from_known(propensities)
     evaluation = EvaluationOptions() if evaluation is None else evaluation
@@ -247,8 +247,8 @@ def _first_holdout_day(
     since = days.cut(evaluation)
     if since is None and evaluation.needs_time:
         raise DataError(
-            f"{impressions.source}: no day of the log leaves enough to learn from before it and to "
-            "evaluate on after it: name one with holdout_from (--holdout-from)"
+            f"{impressions.source}: no day of the log has enough clicks before it to train on and "
+            "enough after it to evaluate on: name one with holdout_from (--holdout-from)"
         )
     return since, f"{_LIMIT}: the log has too few days to hold out the last of them."
 

@@ -206,7 +206,8 @@ def judgements_from_impressions(
 
     Examples
     --------
-    Item x was shown 400 times at position 1, and y as often at position 2, which half examine:
+    Item x was shown 400 times at position 1, and y as often at position 2, which half of the users
+    examine:
 
     >>> from countersample import PositionBias
     >>> from countersample.logs import read_impressions
@@ -234,7 +235,7 @@ def judgements_from_impressions(
     pairs, n_lost = estimate_relevance(counts, source, confidence=confidence)
     if n_lost and propensities.missing == "error":
         raise DataError(
-            f"{check.source}: {n_lost:,} of {counts.n_clicks:,} clicks are where there is no "
+            f"{check.source}: {n_lost:,} of {counts.n_clicks:,} clicks are at positions without a "
             "propensity; estimate deeper, or leave those rows out with missing='skip' (--missing "
             "skip)"
         )
@@ -243,8 +244,8 @@ def judgements_from_impressions(
     is_used = is_item & (pairs.exposure >= min_exposure) & (pairs.exposure > 0)
     if not is_used.any():
         raise DataError(
-            f"{check.source}: no item has an exposure of {min_exposure:g}, expected one that "
-            "was examined so often: take a longer log, or a smaller min_exposure "
+            f"{check.source}: no item has an exposure of {min_exposure:g}, expected at least "
+            "one: take a longer log, or a smaller min_exposure "
             "(--min-exposure)"
         )
     query, item = counts.query[first], counts.item[first]
@@ -297,7 +298,7 @@ def _check_grades(grades: Sequence[float]) -> tuple[float, ...]:
 def _list_warnings(counts: PositionCounts, source: PropensitySource, n_lost: int) -> list[str]:
     warnings = []
     if n_lost:
-        warnings.append(f"{n_lost:,} clicks where there is no propensity are left out.")
+        warnings.append(f"{n_lost:,} clicks at positions without a propensity are left out.")
     if (counts.value != counts.clicks).any():
         warnings.append("Values of clicks are not used: judgements count each click as one.")
     if source.draws is None:
@@ -411,8 +412,8 @@ def check_table_name(path: str | PathLike[str]) -> None:
     """Raise an error if the name of a file does not end as a table's."""
     if Path(path).suffix not in {".parquet", ".csv"}:
         raise ParameterError(
-            f"{path}: expected a name that ends in .parquet or .csv for a table, or say who reads "
-            "the judgements (--to quepid, opensearch or qrels)"
+            f"{path}: expected a name that ends in .parquet or .csv for a table, or another "
+            "format (--to quepid, opensearch or qrels)"
         )
 
 

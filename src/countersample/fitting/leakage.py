@@ -13,7 +13,7 @@ error of a legitimate feature. For n equal impressions, C·(n − C)/(n − 1) i
 Var(C | μ). For a single impression, examined with probability θ, C·(1 − θ) is not above it on
 average.
 
-With two periods, a second test asks whether a feature predicts one far better than the other.
+With two periods, a second test detects features that predict one far better than the other.
 """
 
 from __future__ import annotations

@@ -97,8 +97,9 @@ def draw_values(
 
     Scores are (n_items,) or (k, n_items); the logged ranking is last. w are the weights of the
     units, S_u their sessions, and V_u = Σ_clicks λ/ρ with the propensities of the draw, or without
-    `curves` those of the log itself. With `relevance`, the r̂ of the doubly robust estimate, items
-    that no click covers add λ·r̂·S_q, with r̂ scaled by the mean relevance of all others.
+    `curves` the propensities of the log itself. With `relevance`, the r̂ of the doubly robust
+    estimate, items that no click covers add λ·r̂·S_q, with r̂ scaled by the mean relevance of all
+    others.
     """
     has_features = matched.row >= 0
     shown, row = matched.counts.take(has_features), matched.row[has_features]

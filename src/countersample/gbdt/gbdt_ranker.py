@@ -138,7 +138,7 @@ class GBDTRanker(RoundsRanker):
     start_ : {"served", "linear", "zero", "previous"}
     history_ : RoundHistory or None
         The estimate by the number of trees; None without patience, and in a loaded ranker.
-    and those of `ClickRanker`
+    and the attributes of `ClickRanker`
 
     Examples
     --------
@@ -213,9 +213,9 @@ class GBDTRanker(RoundsRanker):
         if scorer.base is None and not scorer.is_inner.any():
             raise ParameterError(
                 f"no tree has a split: min_items_in_leaf is {self._settings['min_items_in_leaf']} "
-                f"where a tree is grown on {self._settings['n_items']} items, expected one that "
-                "leaves a split which helps: set a smaller one, a larger bagging_fraction, or "
-                "bring more clicks"
+                f"and a tree is grown on {self._settings['n_items']} items, expected a number that "
+                "allows a useful split: set a smaller one, or a larger bagging_fraction, or use "
+                "more clicks"
             )
         return task
 
@@ -319,7 +319,7 @@ def translate_errors(backend: str) -> Iterator[None]:
     except kind as error:
         reason = SOURCE_LINE.sub("", str(error).strip().partition("\n")[0])
         raise ParameterError(
-            f"{backend} refuses these settings: {reason}: look at backend_params"
+            f"{backend} rejects these settings: {reason}: check backend_params"
         ) from error
 
 
@@ -327,7 +327,7 @@ class Boosting:
     """Trees that are boosted from a base, one per step: see `countersample.rankers.rounds.Rounds`.
 
     `settings` are the parameters of `GBDTRanker`, with all numbers decided and a seed. Items that
-    are `held_out` are scored after each step. Scores start from those of the `base`, or from 0.
+    are `held_out` are scored after each step. Scores start from the `base`, or from 0.
     """
 
     name: ClassVar[str]

@@ -142,7 +142,7 @@ def xgboost_metric(
 ) -> Callable[[ArrayLike, Any], tuple[str, float]]:
     """Σ_clicks λ(rank)/p / Σ_clicks 1/p, as the ``custom_metric`` of ``xgboost.train``.
 
-    Parameters are those of `lightgbm_metric`, with ``evals`` in place of ``valid_sets``. Set
+    For parameters see `lightgbm_metric`, with ``evals`` in place of ``valid_sets``. Set
     ``maximize=True`` in ``xgboost.callback.EarlyStopping`` (False for "arp"), and
     ``disable_default_eval_metric`` among the parameters.
     """

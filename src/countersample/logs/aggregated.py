@@ -234,7 +234,7 @@ def _check_folder(home: Path, days: Sequence[date], *, replace: bool) -> dict[da
     others = [path.name for path in home.glob("[!.]*") if not path.is_dir()]
     if others:
         raise ParameterError(
-            f"{home} has files that are no days ({others[0]}), expected a folder for days alone"
+            f"{home} has other files than days ({others[0]}), expected a folder with days only"
         )
     for day in days:  # all of them, before one is written
         folder = _day_folder(home, day)
@@ -244,7 +244,7 @@ def _check_folder(home: Path, days: Sequence[date], *, replace: bool) -> dict[da
             raise DataError(f"{folder}: exists and is no day of counts, so it is not replaced")
         if not replace:
             raise DataError(
-                f"{folder}: this day was counted before, and twice it would count double: replace "
+                f"{folder}: this day was counted before, and would now count twice: replace "
                 "it with replace=True (--replace)"
             )
     return {day: _find_version(_day_folder(home, day)) for day in days}

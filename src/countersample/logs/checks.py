@@ -117,7 +117,7 @@ class LogCheck(Tabular):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What a person should look at; some findings withhold the verdict."""
+        """The problems that a person should check; some findings withhold the verdict."""
         findings = list(self.defects)
         problem = self.problems.sentence(has_impressions="impressions" in self.columns)
         if problem is not None:
@@ -436,7 +436,7 @@ def without_suspicious(
 ) -> nw.LazyFrame[Any]:
     """Return a log without what looks wrong; repeated rows become one, with their click.
 
-    With `merges_views` rows also repeat if their timestamps differ, such as those of clicks.
+    With `merges_views` rows also repeat if their timestamps differ, as with clicks.
     """
     rows = frame
     if suspicious.sessions:

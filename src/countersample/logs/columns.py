@@ -38,7 +38,7 @@ FEATURE = "feature_"  # features of the log are called feature_0, feature_1, …
 #: Arrays of ids are as wide as the longest one, so that one long id would fill the memory.
 MAX_ID_LENGTH = 1_000
 INTEGER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # ids of a text file that may mean numbers: 7, not 07
-MIXED = "{name} has values of mixed types, expected all integers or all text: make them one"
+MIXED = "{name} has values of mixed types, expected all integers or all text: convert them"
 _NUMBERS = ("position", "click", "impressions", "propensity", "value", "sessions")
 _TEXTS = ("policy", "event", "session_policies")
 _PAGE = ("session", "query_id", "item_id", "position")
@@ -216,7 +216,7 @@ def as_id(column_name: str, name: str, dtype: nw.dtypes.DType) -> nw.Expr:
         )
     if dtype in {nw.Object, nw.Unknown}:
         raise DataError(MIXED.format(name=name))
-    raise DataError(f"{name} is {dtype}, expected integers or text: make it text")
+    raise DataError(f"{name} is {dtype}, expected integers or text: convert it to text")
 
 
 def check_id_lengths(ids: pa.Array | pa.ChunkedArray) -> None:
@@ -278,7 +278,7 @@ def _as_context(name: str, dtype: nw.dtypes.DType) -> nw.Expr:
         return nw.when(column.is_null()).then(nw.lit(NONE)).otherwise(text)
     if dtype in {nw.String, nw.Categorical, nw.Enum} or dtype.is_integer():
         return column.cast(nw.String).fill_null(NONE)
-    raise DataError(f"the context {name} is {dtype}, expected text or integers: make it text")
+    raise DataError(f"the context {name} is {dtype}, expected text or integers: convert it to text")
 
 
 # -- events and queries

@@ -385,7 +385,7 @@ def _ids(values: ArrayLike, name: str) -> NDArray[Any]:
     if not kinds <= {"int"} and not kinds <= {"i", "u"}:
         names = " and ".join(sorted(kinds)) if array.dtype.kind == "O" else array.dtype
         raise DataError(
-            f"{name} has values of type {names}, expected all integers or all text: make them one"
+            f"{name} has values of type {names}, expected all integers or all text: convert them"
         )
     check_rows(array, name, "an integer of 64 bits, with a sign", array < 2**63)
     return array.astype(np.int64)

@@ -2,8 +2,9 @@
 
 A day that is `age` days old counts 2^(−age/half-life): its impressions, clicks, their value and its
 sessions, so that rates and estimates are weighted means over days. Weighted numbers are no counts:
-their noise is that of Σ w²·n impressions, not of Σ w·n. Intervals are computed by drawing queries
-with all of their weighted clicks, so they need no correction. The evaluation counts a click once.
+their noise corresponds to Σ w²·n impressions, not to Σ w·n. Intervals are computed by drawing
+queries with all of their weighted clicks, so they need no correction. The evaluation counts a
+click once.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class Days:
             return self.usual_cut(options.holdout)
         if not self.days[0] < first <= self.days[-1]:
             raise ParameterError(
-                f"the days from {first} on leave nothing to learn from, or nothing to evaluate "
-                f"on: the log is of {self.days[0]} to {self.days[-1]}"
+                f"the first held-out day is {first}, expected a day of the log after its first: "
+                f"the log covers {self.days[0]} to {self.days[-1]}"
             )
         return first
 
@@ -139,8 +140,8 @@ def find_days(log: Impressions) -> Days:
 def convert_to_utc(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Return a log whose timestamps with a time zone are timestamps without one, in UTC.
 
-    DuckDB computes with them in the zone of its connection, which is that of the machine in a
-    relation of the user. Spark's timestamps become seconds since 1970 when a day is computed.
+    DuckDB computes with them in the zone of its connection, which is the zone of the machine in
+    a relation of the user. Spark's timestamps become seconds since 1970 when a day is computed.
     """
     if frame.implementation is not nw.Implementation.DUCKDB:
         return frame

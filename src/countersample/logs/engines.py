@@ -81,10 +81,10 @@ class DuckDB:
             config["memory_limit"] = options.memory_limit
         try:
             self.connection = duckdb.connect(config=config)
-            self.connection.execute("set TimeZone = 'UTC'")  # by default that of the machine
+            self.connection.execute("set TimeZone = 'UTC'")  # by default the machine's
         except duckdb.Error as error:
             raise ParameterError(
-                f"DuckDB does not take memory_limit={options.memory_limit!r}, temp_dir="
+                f"DuckDB rejects memory_limit={options.memory_limit!r}, temp_dir="
                 f"{str(options.temp_dir)!r}: {summarize_error(error)} (expected something like "
                 "'2GB' and a folder)"
             ) from error

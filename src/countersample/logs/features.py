@@ -52,7 +52,7 @@ _NOTABLE_SHARE = 0.01  # of the pairs: a feature that changes in more of them ca
 
 @dataclass(frozen=True, eq=False)
 class FeatureTable:
-    """Items with their features, and the ids a log knows them by.
+    """Items with their features, and their ids in a log.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class FeatureTable:
             return self.encodings[encoder]
         if set(encoder.column_names) <= set(self.encoder.column_names):
             raise DataError(
-                "the ranker reads the columns of the table in another way than it was read: read "
+                "the table was not read in the way that the ranker reads its columns: read "
                 "it with read_features(…, rankers=[ranker])"
             )
         return self.dataset  # the ranker will raise an error that names the missing feature
@@ -303,7 +303,7 @@ class _Source:
             except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
                 raise DataError(
                     f"column {name!r} has values of mixed or unknown types, expected one type: "
-                    "make them one, or leave it out (--exclude)"
+                    "convert them, or leave it out (--exclude)"
                 ) from error
         return pa.table(columns)
 
@@ -318,8 +318,8 @@ class _Source:
                      for ids in (pairs[name], known)]  # fmt: skip
             if kinds[0] != kinds[1]:
                 raise DataError(
-                    f"{name} is {kinds[0]} among the pairs of query and item, and {kinds[1]} in "
-                    f"{self.title}, expected one type: make them one"
+                    f"{name} is {kinds[0]} in the query-item pairs and {kinds[1]} in {self.title}, "
+                    "expected one type: convert one of them"
                 )
             codes.append(np.unique(np.concatenate([known, pairs[name]]), return_inverse=True)[1])
         keys = row_keys(*codes)
@@ -381,7 +381,7 @@ def _open_sources(
         return {**sources, "log": _read_log_features(log)}
     if "pairs" not in sources:
         raise ParameterError(
-            "features of items or of queries alone do not say which items a query has: give "
+            "features of items or of queries alone do not define the items of a query: give "
             "log=, whose pairs are used, or a table with one row per query and item"
         )
     return sources
@@ -466,8 +466,7 @@ class _Pairs:
                 is_complete &= rows[name] >= 0
         if not is_complete.any():
             raise DataError(
-                "no pair of query and item has all features: check that the ids of the tables "
-                "mean the same"
+                "no pair of query and item has all features: check that the ids of the tables match"
             )
         warnings = [text for source in sources.values() for text in source.warnings]
         if not is_complete.all():

@@ -182,7 +182,7 @@ class Files:
 
     @cached_property
     def schemas(self) -> dict[str, pa.Schema]:
-        """The columns of each Parquet or Feather file, without those of partitions."""
+        """The columns of each Parquet or Feather file, without the columns of partitions."""
         schemas = {}
         for fragment in self._open_typed(pa.schema([])).get_fragments():
             with explained(fragment.path):
@@ -211,7 +211,7 @@ class Files:
         return self._open_typed(pa.schema([*self.schema, *others]))
 
     def _open_typed(self, schema: pa.Schema | None) -> Dataset:
-        """Return a dataset with these columns; by default with those of the first file."""
+        """Return a dataset with these columns; by default with the columns of the first file."""
         from pyarrow import dataset  # noqa: PLC0415 (imports pandas)
 
         system, paths = self.locate()

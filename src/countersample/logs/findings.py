@@ -63,7 +63,7 @@ _KEEP_ALL_ROWS = "log all results of a page, also those below the last click"
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about a log that a person should look at.
+    """A problem of a log that a person should check.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class PageSums:
     restarted : int
         Rows with another item at a position that their view has shown already.
     repeated : int
-        Rows of a position beyond those of the top position of their view.
+        Rows of a position in excess of the rows of the top position of their view.
     click_rows : int
         Clicks that have a row of their own: in their view, only clicked results repeat.
     pages, pages_again : int

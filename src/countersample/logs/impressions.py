@@ -73,9 +73,9 @@ class Impressions(AbstractContextManager["Impressions"]):
     Attributes
     ----------
     frame : narwhals.LazyFrame
-        The canonical columns: ``query_id``, ``item_id``, ``position``, ``click``, and those of
-        ``session``, ``client``, ``timestamp``, ``policy``, ``impressions``, ``propensity``,
-        ``context``, ``value``, ``sessions``, ``session_policies`` that it has.
+        The canonical columns: ``query_id``, ``item_id``, ``position``, ``click``, and, if the
+        log has them, ``session``, ``client``, ``timestamp``, ``policy``, ``impressions``,
+        ``propensity``, ``context``, ``value``, ``sessions``, ``session_policies``.
     engine : str
         The engine that counts it: duckdb or spark.
     source : str
@@ -201,7 +201,7 @@ class Impressions(AbstractContextManager["Impressions"]):
     # -- parts of the log
 
     def with_frame(self, frame: nw.LazyFrame[Any], **changes: Any) -> Impressions:  # noqa: ANN401 (fields)
-        """Return the log with other rows; the unit of its timestamps stays what it is."""
+        """Return the log with other rows; the unit of its timestamps stays the same."""
         cache = {name: value for name, value in self._cache.items() if name == "clock"}
         # The sums of pages are about all rows of the log.
         return replace(self, frame=frame, _cache=cache, **({"page_sums": None} | changes))
@@ -444,5 +444,5 @@ def _check_aggregated(
     if kind is not None and (kind.is_numeric() or getattr(kind, "time_zone", None)):
         raise DataError(
             f"{log.source}: the timestamp is {kind}, and the sessions of an aggregated log are "
-            "those of a day: expected a date, or text such as 2026-03-31"
+            "counted per day: expected a date, or text such as 2026-03-31"
         )

@@ -93,7 +93,7 @@ class JoinReport:
         if not self.n_joined:
             raise DataError(
                 f"no click has both features and a propensity: {self.sentence()}; check that "
-                "query and item ids of the log and of the features mean the same"
+                "query and item ids of the log and of the features match"
             )
         if self.n_skipped and missing == "error":
             raise DataError(
@@ -276,8 +276,8 @@ def join_features(
     if keep == "shown" and (counts.rest is not None or isinstance(propensities, RowPropensities)):
         raise DataError(
             "keep is 'shown', expected a log with each item that was shown and its examination: "
-            "these counts have items without a click together, or the propensities are the log's "
-            "own, of clicks alone; take keep='clicked'"
+            "these counts combine all items without a click, or the propensities are the log's "
+            "own, which only clicks have; take keep='clicked'"
         )
     shown, report, _ = Matched.of(counts, dataset, item_ids).shown(propensities, exposure=exposure)
     report.check(missing)
@@ -323,12 +323,12 @@ def _match_rows(
 
 
 def _find_ids(known: NDArray[Any], ids: NDArray[Any], kind: str) -> NDArray[np.int64]:
-    """Return the position of each id of the log among those of the features; −1 if absent."""
+    """Return the position of each id of the log among the ids of the features; −1 if absent."""
     types = ["text" if each.dtype.kind in "OUT" else "integers" for each in (ids, known)]
     if types[0] != types[1]:
         raise DataError(
-            f"the {kind} ids of the log are {types[0]} and those of the features are {types[1]}, "
-            "expected one type: make them one"
+            f"the {kind} ids of the log are {types[0]} and the ids of the features {types[1]}, "
+            "expected one type: convert one of them"
         )
     order = np.argsort(known, kind="stable")
     place = find_ids(ids, known[order])

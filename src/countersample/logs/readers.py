@@ -237,7 +237,7 @@ def _read_ubi(log: _Log) -> tuple[Any, bool]:
         if not log.engine.connection.sql(shown).fetchall():
             raise DataError(
                 f"{queries.source}: no field {_UBI_HITS!r}, and no event {IMPRESSION!r} with a "
-                f"{_UBI_ORDINAL}, so that it is not known what was shown; the fields are "
+                f"{_UBI_ORDINAL}, so the results shown are unknown; the fields are "
                 f"{queries.fields}"
             )
     client = ["client"] if queries.find(_UBI_CLIENT) else []

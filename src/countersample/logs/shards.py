@@ -95,7 +95,7 @@ def write_training_shards(
         )
     if isinstance(propensities, RowPropensities):
         raise ParameterError(
-            "propensities are the log's own, expected those of positions: estimate them"
+            "propensities are the log's own, expected propensities by position: estimate them"
         )
     log.check_no_half_life("shards")
     check_sessions(log)
@@ -181,7 +181,7 @@ def _select_features(
         if kinds[0] != kinds[1] and not log.has_text_ids:
             raise DataError(
                 f"{name} is {kinds[0]} in the log and {kinds[1]} in the features, expected one "
-                "type: make them one"
+                "type: convert one of them"
             )
     names = [name for name in schema if name not in {*_IDS, "label"}]
     reserved = [name for name in names if name in _SHARD_COLUMNS]
@@ -272,7 +272,7 @@ def _count_clicks(
 ) -> nw.LazyFrame[Any]:
     """Return the clicks of each context by what happens to them, one row per context, lazily.
 
-    ``with_features`` counts groups whose item has features, ``examined`` those of them with a known
+    ``with_features`` counts groups whose item has features, ``examined`` such groups with a known
     examination, and ``repeated`` groups whose item has features several times.
     """
     by = [name for name in ("position", "context") if name in examined.collect_schema()]

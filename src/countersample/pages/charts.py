@@ -264,7 +264,7 @@ def inline_figure(figure: Figure, label: str) -> str:
     file = io.StringIO()
     for axes in figure.axes:
         axes.set_facecolor("none")
-    # Names of clips and markers come from the salt, so that those of two figures differ.
+    # Names of clips and markers come from the salt, so that they differ between figures.
     with figure_style(), rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
         figure.savefig(file, format="svg", facecolor="none", metadata={"Date": None})
     text = file.getvalue()

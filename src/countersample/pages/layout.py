@@ -35,7 +35,7 @@ _MARKUP = re.compile(r"([\\`*_<>\[\]|&~$#])")
 
 @cache
 def _environment(package: str) -> Environment:
-    """Return the templates of a package, and those of this one."""
+    """Return the templates of a package, and the templates of this one."""
     import jinja2  # noqa: PLC0415
 
     loaders = [jinja2.PackageLoader(each) for each in dict.fromkeys((package, str(__package__)))]

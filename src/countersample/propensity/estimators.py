@@ -616,7 +616,7 @@ class RegressionEM(Estimator):
         ]
 
     def curves(self, weights: Floats) -> Floats:
-        """Return one step from the whole log's maximum if it is short, and else climb again.
+        """Return one step from the whole log's maximum if it is short; otherwise maximise again.
 
         The step is the score bootstrap of Kline and Santos (2012).
         """

@@ -246,7 +246,7 @@ def level_of_irrelevance(cells: Cells, alpha: Floats, beta: Floats) -> float:
 
     An impression at k has (click − β_k)/α_k, whose mean is r. Sums of powers of these, weighted by
     α, give unbiased estimates of r, r² and r³ per query-item pair (products of different
-    impressions), and their means over pairs give those of r.
+    impressions), and their means over pairs give the means of r, r² and r³.
 
     Examples
     --------

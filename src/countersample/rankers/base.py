@@ -70,7 +70,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
 
     score = scorer(preprocessing(table)), where any step of the preprocessing may be absent. A kind
     of ranker is a dataclass of its parameters. It trains a scorer (`_train`), and names its checks
-    (`_checks`, beside those of all rankers) and the attributes that a file stores (`_learned`).
+    (`_checks`, beside the checks of all rankers) and the attributes that a file stores
+    (`_learned`).
 
     Parameters
     ----------
@@ -205,8 +206,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
 
         The first call is `fit`. A later one starts at the ranker as it is, whatever `warm_start`
         is, keeps its preprocessing, and takes the same features only. Pass clicks that it has not
-        learned from: some of them are held out to decide how far it moves. Parameters are those of
-        `fit`.
+        learned from: some of them are held out to decide how far it moves. For parameters
+        see `fit`.
 
         """
         warm = WarmStart.of(self) if hasattr(self, "scorer_") else None
@@ -307,7 +308,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         if dataset.has_missing and self.impute == REJECT_MISSING:
             place = checks.describe_missing(dataset.features, dataset.feature_names)
             raise DataError(
-                f"{place}, and impute is {REJECT_MISSING!r}: fill it in, or leave impute as it is"
+                f"{place}, and impute is {REJECT_MISSING!r}: fill it in, or choose another impute"
             )
         if warm is not None:
             return warm.imputer_for(dataset, self.impute)
@@ -320,8 +321,8 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
             return None
         if self.method == "naive":
             raise ParameterError(
-                "method is 'naive' with doubly_robust, expected another: clicks as they are have "
-                "no propensities that a model could make up for"
+                "method is 'naive' with doubly_robust, expected another: without propensities "
+                "there is nothing that a model could correct"
             )
         self.clip_ = default_clip(log) if self.clip_ is None else self.clip_
         return Robust(self.clip_, int(rng.integers(2**63)))
@@ -414,7 +415,7 @@ class ClickRanker(BaseEstimator):  # type: ignore[misc] # scikit-learn has no ty
         The self-normalised estimate, from clicks, of the DCG of a relevant item: at most 1, larger
         is better. Propensities are not clipped, so that rankers of any `clip` can be compared.
 
-        Parameters are those of `fit`; a ranker that was trained on several queries needs qid.
+        For parameters see `fit`; a ranker that was trained on several queries needs qid.
         `sample_weight` are factors of v, at least 0.
         """
         self._check_fitted()
@@ -600,6 +601,6 @@ def _check_differences(dataset: RankingDataset, log: ClickLog) -> None:
     if not any((items != items[0]).any() for items in lists):
         raise DataError(
             "nothing to learn from: no clicked item differs from the other items of its query "
-            f"(n_samples={dataset.n_items}, n_queries={dataset.n_queries}); if rows of several "
-            "queries were meant to be compared, look at their query ids"
+            f"(n_samples={dataset.n_items}, n_queries={dataset.n_queries}); if rows of one query "
+            "have different query ids, correct the ids"
         )

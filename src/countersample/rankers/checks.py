@@ -50,7 +50,7 @@ class WrongTypeError(DataError, TypeError):
 
 
 def check_parameters(values: Mapping[str, Any], checks: Mapping[str, Check]) -> None:
-    """Reject values by the checks of a kind of ranker, or else by those of all rankers."""
+    """Reject values by the checks of a kind of ranker, or else by the checks of all rankers."""
     for name, check in (CHECKS | dict(checks)).items():
         if name in values:
             check(name, values[name])
@@ -239,7 +239,7 @@ def check_missing(
     if not is_allowed and has_nan(features):
         raise DataError(
             f"{describe_missing(features, names)}, and this ranker was trained on features of "
-            "which none was missing: fill it in, or train on rows in which values are missing, too"
+            "which none was missing: fill it in, or train on data with missing values"
         )
 
 

@@ -99,8 +99,8 @@ class CounterSampleRanker(ClickRanker):
 
     Attributes
     ----------
-    weights_ : float64 (n_features,), with those of the indicators of missing values after them
-        The weights that score. With paths, the mean of those that draws of held-out queries choose.
+    weights_ : float64 (n_features,), then the weights of indicators of missing values
+        The weights that score. With paths, the mean of the weights chosen by draws of queries.
     coef_, average_coef_ : float64, as weights_
         The weights after the last step, and their mean over all steps; of paths both are weights_.
     history_ : History
@@ -108,7 +108,7 @@ class CounterSampleRanker(ClickRanker):
     learning_rate_ : float or None
     n_steps_ : int
         The steps of the longest path that was chosen.
-    and those of `ClickRanker`
+    and the attributes of `ClickRanker`
 
     Examples
     --------
@@ -173,7 +173,7 @@ class CounterSampleRanker(ClickRanker):
         elif len(tasks.transforms) > 1:
             raise ParameterError(
                 "feature_transform is 'auto' with a learning rate, expected one of them: with a "
-                "learning rate it is trained as asked, and nothing is held out that could choose"
+                "learning rate no clicks are held out to choose a transform"
             )
         else:
             self.path_, self.served_ = None, None if self.start == "zero" else task.served
@@ -244,7 +244,7 @@ class CounterSampleRanker(ClickRanker):
         return task
 
     def _contender(self, task: Task, held_out: HeldOut, logs: Sequence[ClickLog]) -> Contender:
-        """Return the paths of a task, to be compared with those of other transforms."""
+        """Return the paths of a task, to be compared with other transforms."""
         options = self._training_options(task)
         starts = self._starts(task, options)
         tried = ["previous"] if "previous" in starts else list(starts)

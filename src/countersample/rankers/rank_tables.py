@@ -76,7 +76,7 @@ class TableColumns:
         if item is not None:
             check_column(item, names, _NAME_IDS)
         if not {"score", "rank"}.isdisjoint({query, item}):
-            raise DataError("ids are called score or rank, which is what comes out: rename them")
+            raise DataError("ids are called score or rank, like columns of the output: rename them")
         encoder = serving.preprocessing.encoder
         if encoder is None:
             features = serving.feature_names

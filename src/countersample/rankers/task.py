@@ -130,7 +130,7 @@ class WarmStart:
         ):
             if not is_same:
                 raise ParameterError(
-                    f"{name} is {getattr(ranker, name)!r} where the ranker of the warm start has "
+                    f"{name} is {getattr(ranker, name)!r}, and the ranker of the warm start has "
                     f"{old!r}, expected the same: its weights are for such features"
                 )
 
@@ -324,7 +324,7 @@ class Task:
         ]
 
     def without_fold(self, fold: Fold, clicks: ClickLog) -> Task:
-        """Return the task without the queries of a fold; `clicks` are those of `clicks_without`."""
+        """Return the task without the queries of a fold; `clicks` come from `clicks_without`."""
         if clicks is self.clicks:
             return self
         full_log = self.full_log.of_queries(fold.queries, exclude=True)

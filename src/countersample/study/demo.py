@@ -173,7 +173,7 @@ def run_demo(
     """Fit the log of the shop, and run the study of experiments/demo.toml in a temporary folder.
 
     `data` is the user's, by name or path; `fold` is one of its folds, by default all. With it only
-    the study runs. `settings` replace those of the grid.
+    the study runs. `settings` replace settings of the grid.
     """
     experiment = plan(
         [grids.folder() / "demo.toml"], scale="paper", datasets=[data] if data else (),

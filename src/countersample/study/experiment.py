@@ -122,7 +122,7 @@ def read_experiment(identity: Mapping[str, Any]) -> Experiment:
         studies = tuple(_read_study(name, entry) for name, entry in content.grids.items())
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
-            f"{IDENTITY} does not describe a study ({error}): begin anew, in another folder"
+            f"{IDENTITY} does not describe a study ({error}): start again in another folder"
         ) from error
     return Experiment(content.scale, studies)
 

@@ -39,7 +39,7 @@ SCALES: tuple[ScaleName, ...] = ("smoke", "small", "medium", "paper")
 
 # Which dataset of the paper one of ours is, or has the shape of; `find_source` names them by their
 # content. Yahoo is set 1, which the released code reads; the 36,251 queries of the paper's table
-# are those of sets 1 and 2 together (docs/deviations.md).
+# count sets 1 and 2 together (docs/deviations.md).
 PAPER_DATASETS = MappingProxyType(
     {
         "yahoo-set1": "yahoo",

@@ -72,7 +72,7 @@ def load_fold(config: dict[str, Any]) -> tuple[RankingDataset, ...]:
     for file in config["files"]:
         if list(file) not in states:
             raise DataError(
-                f"{path}: {file[0]} has changed since the study was planned: begin anew, in "
+                f"{path}: {file[0]} has changed since the study was planned: start again in "
                 "another folder with --out"
             )
     parts = load(path, fold=config.get("fold"), clip=config["clip"])

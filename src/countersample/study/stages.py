@@ -302,7 +302,7 @@ def _train(
 def assumed_log(log: ClickLog, exposure: str, multiple: float) -> ClickLog:
     """Return the log with the propensities that the learner assumes.
 
-    They are those of the items or of the positions alone, at γ' = multiple·γ: p' = p^multiple.
+    They belong to items or to positions alone, at γ' = multiple·γ: p' = p^multiple.
     """
     propensity = log.propensity
     if exposure == "position-only" and log.examination is not None:

@@ -127,7 +127,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that belong together: those of a dataset."""
+    """The rows of one dataset."""
 
     title: str
     rows: tuple[Row, ...]
@@ -146,7 +146,7 @@ class Table:
 
     @property
     def footnotes(self) -> tuple[str, ...]:
-        """The notes, and those of entries."""
+        """The notes of the table and of its entries."""
         daggers = (
             "† " + ", ".join(filter(None, (group.title, row.label, column))) + f": {entry.note}."
             for group in self.groups

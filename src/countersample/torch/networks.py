@@ -89,7 +89,7 @@ class NetworkTraining:
     Its rounds are epochs: see `countersample.rankers.rounds.Rounds`.
 
     `ranker` has the settings. Items that are `held_out` are scored after each epoch. The score is
-    base·x more, with a `base` that does not change. Weights begin with those of the `previous`
+    base·x more, with a `base` that does not change. Weights start at the `previous`
     network, or are drawn.
     """
 
@@ -239,7 +239,7 @@ def train_on_shards(
     after each epoch their clicks evaluate the network, all together, and training ends when
     `patience` epochs have brought nothing better. The network of the best epoch is returned.
 
-    The ranker has the settings, and is not changed. Its `batch_size` is that of all processes
+    The ranker has the settings, and is not changed. Its `batch_size` counts all processes
     together. Only the method "countersample", normalisation by "minmax", "query-minmax" or None,
     and starts from zero are supported; `random_state` has to be a number. The path is the folder
     that `write_training_shards` wrote. The result is the same in every process: a `NeuralRanker`,
@@ -391,8 +391,9 @@ def train_networks(
     b and a are 0, so that all scores are. Networks begin alike and draw the same examples: those
     that `countersample.train` draws for this seed.
 
-    `options` are those of plain SGD: plan, unit, objective, batch size, steps, clip and checkpoints
-    are used. The result has one run per learning rate; one that diverges does not end the others.
+    Training is plain SGD, which uses these `options`: plan, unit, objective, batch size, steps,
+    clip and checkpoints. The result has one run per learning rate; one that diverges does not end
+    the others.
     """
     (setup,) = Setup.of(dataset, log, options)
     examples = ClickDataset(dataset, setup.log, unit=options.unit, plan=setup.plan)

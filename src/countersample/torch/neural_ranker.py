@@ -92,7 +92,7 @@ class NeuralRanker(RoundsRanker):
     start_ : {"served", "zero", "previous"}
     history_ : RoundHistory or None
         None without patience, and in a loaded ranker.
-    and those of `ClickRanker`; the steps of `path_` are epochs
+    and the attributes of `ClickRanker`; the steps of `path_` are epochs
 
     Examples
     --------
@@ -147,7 +147,7 @@ class NeuralRanker(RoundsRanker):
         if self.patience is None and len(tasks.transforms) > 1:
             raise ParameterError(
                 "feature_transform is 'auto' without patience, expected the name of a transform, "
-                "or patience: without it nothing is held out that could choose"
+                "or patience: without it no clicks are held out to choose a transform"
             )
         need("torch")
         task, self.n_steps_ = self._train_rounds(tasks, rng, progress)
@@ -178,7 +178,7 @@ class NeuralRanker(RoundsRanker):
         widths = tuple(len(bias) for bias in previous.biases[:-1])
         if widths not in {tuple(self.hidden), tuple(width + 2 for width in self.hidden)}:
             raise ParameterError(
-                f"hidden is {tuple(self.hidden)!r} where the network of the warm start has layers "
+                f"hidden is {tuple(self.hidden)!r}, and the network of the warm start has layers "
                 f"of {widths}, expected the same: leave it as it was, or train from scratch"
             )
 

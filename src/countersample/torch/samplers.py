@@ -7,7 +7,7 @@ and then each rank draws among its own examples:
 
     P(rank r) · P(i | rank r) = (V_r / V) · (v_i / V_r) = v_i / V
 
-So the draws are those of one process that has everything, each with π_i = v_i/V and m_i = V/N:
+So the draws are the same as in one process with all examples, each with π_i = v_i/V and m_i = V/N:
 π_i·m_i = v_i/N. The gradient of a step is the mean over ranks, as in `DistributedDataParallel`.
 """
 
@@ -136,7 +136,7 @@ class CounterSampler(Sampler[Any]):
     seed : int
         The same on every rank.
     rank, world_size : int, optional
-        Rank and number of processes; by default those of `torch.distributed`, if it is
+        Rank and number of processes; by default from `torch.distributed`, if it is
         initialised, or 0 and 1.
 
     Examples
@@ -248,8 +248,9 @@ class CounterSampler(Sampler[Any]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from the state of a sampler; the next iteration yields the rest of its epoch.
 
-        The log, unit, plan, n_draws and seed must be those of that sampler, or a DataError is
-        raised. The number of ranks and the batch size may differ: the ranks continue in the stream.
+        The log, unit, plan, n_draws and seed must be the same as in that sampler, or a DataError
+        is raised. The number of ranks and the batch size may differ: the ranks continue in the
+        stream.
         """
         try:
             epoch, drawn = (whole_number(name, state[name], least=0) for name in ("epoch", "drawn"))
@@ -283,7 +284,7 @@ class CounterSampler(Sampler[Any]):
         return (self._epoch, drawn) if drawn < self.n_draws else (self._epoch + 1, 0)
 
     def _blocks(self) -> Iterator[Iterator[int]]:
-        """Yield the indices of this rank, those of one block of draws after the other."""
+        """Yield the indices of this rank, one block of draws after the other."""
         epoch, world_size = self._epoch, self.world_size
         at, n_drawn = self._start + self.rank, 0
         n_indices = -(-(self.n_draws - self._start) // world_size)
@@ -390,7 +391,7 @@ class ShardSampler(Sampler[list[int]]):
     def reweigh(self, batch: ClickBatch) -> ClickBatch:
         """Return a batch of this rank with weights whose mean over ranks is the mean of the step.
 
-        A batch has the mean over its n_r lists, and the step that of all B: n_r · ranks / B.
+        A batch has the mean over its n_r lists, and the step the mean over all B: n_r · ranks / B.
         """
         return replace(
             batch, weight=batch.weight * (len(batch) * self.world_size / self.batch_size)

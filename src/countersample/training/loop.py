@@ -174,7 +174,7 @@ def train(
     if resume is None:
         run.finish(part)
     elif rng is None:
-        raise ParameterError("resume needs rng: a seed, so that a run can be told from another")
+        raise ParameterError("resume needs rng: a seed, which identifies the run")
     else:
         run_resumable(run, resume, part)
     (result,) = _make_results(run, seed=rng if isinstance(rng, Integral) else None)

@@ -153,8 +153,7 @@ def follow_paths(
     if choice.kept and choice.reference != "naive":
         if choice.keeps not in starts:
             raise ParameterError(
-                f"starts have no {choice.keeps!r}, expected it: a part of the current ranker is "
-                "kept"
+                f"starts have no {choice.keeps!r}, expected it to keep a part of the current ranker"
             )
         mean += choice.kept * spread.even_out(starts[choice.keeps][None])
     for each in candidates:

@@ -7,7 +7,7 @@ that changes less of the current ranking, whose clicks are in the log.
 
 If nothing is shown to be better than the logging policy, an imitation of it is kept. So a candidate
 that is shown to be better than the imitation replaces it, even if it is not better than the logging
-policy: if the features explain little of the logged ranking, nothing else can be written.
+policy: if the features explain little of the logged ranking, only the imitation can be saved.
 
 A choice among many by noisy numbers is itself noisy. So it is made again in many draws of the
 held-out queries (a bootstrap). Each draw takes the candidate with the highest lower end in it, or
