@@ -239,6 +239,15 @@ class TestEstimator:
         assert fit.estimator.reason.startswith(f"{unseen:.0%} of the ranker's rewards are of items")
         assert any("are of items never shown" in text for text in fit.warnings)
 
+    def test_clicks_on_unseen_items_plan_no_test(self, fit, tmp_path):
+        """They would count as never clicked, and the plan would contradict the gain."""
+        assert fit.to_dict()["ab_plan"] is None
+        assert "sessions per arm" not in fit.next_step
+        write_page(tmp_path / "page.html", fit, command="fit")
+        page = " ".join((tmp_path / "page.html").read_text("utf-8").split())
+        assert "this log cannot plan the sessions of a test" in page
+        assert fit.ab_plan.sentence not in page
+
     def test_everything_shown_needs_no_model(self):
         data = top_five()[0]
         log = simulate_impressions(data, data.features[:, 0], 5000, top=None, bias=KNOWN, rng=SEED)

@@ -131,6 +131,11 @@ class Fit(GainEstimate):
         return self.decision.is_better
 
     @property
+    def has_plan(self) -> bool:
+        """Whether the log can plan an A/B test: items that it never showed have no clicks in it."""
+        return not self.decision.is_withheld and self.estimator.name != "dr"
+
+    @property
     def next_step(self) -> str:
         """What to do with the ranker."""
         if self.decision.is_withheld:
@@ -139,7 +144,7 @@ class Fit(GainEstimate):
             return "Keep your current ranker."
         if describe_kept(self.ranker):
             return "Keep your current ranker, and fit again when the log has more clicks."
-        n = self.ab_plan.sessions
+        n = self.ab_plan.sessions if self.has_plan else None
         test = "an A/B test" if n is None else f"an A/B test with {n:,} sessions per arm"
         if self.is_better:
             return f"Export the ranker, and confirm the gain with {test}."
@@ -171,7 +176,7 @@ class Fit(GainEstimate):
             "is_identified": self.is_identified,
             "is_joint": self.is_joint,
             "gain_at_ends": self.gain_at_ends,
-            "ab_plan": None if self.decision.is_withheld else self.ab_plan.to_dict(),
+            "ab_plan": self.ab_plan.to_dict() if self.has_plan else None,
             "estimator": asdict(self.estimator),
             "warnings": list(self.warnings),
             "log": self.check.to_dict(),
