@@ -258,10 +258,10 @@ def test_the_command_has_an_exit_code_and_a_page(usual, run):
         ((*check, "--plot", "x.png"), "--plot is for a log alone"),
         ((*check, "--features-before", "x.parquet"), "features_before is given without features"),
         (
-            ("log", "check", "counts", "--against", "counts", "--columns", "query_id=x"),
+            ("log", "check", "today.parquet", "--against", "counts", "--columns", "query_id=x"),
             "column 'x'",
         ),
-        (("log", "check", "today.parquet", "--report", "x.html"), "the other with --against"),
+        (("log", "check", "today.parquet", "--report", "x.html"), "the earlier log with --against"),
     ]:
         assert error in run(*words, fails=True)
 
