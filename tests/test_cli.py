@@ -320,7 +320,9 @@ class TestDemo:
         titles = ["Biased-SGD", "IPS-SGD", "CounterSample", "CounterSample by query"]
         assert list(figures["methods"]) == titles
         page = (tmp_path / "demo" / "index.html").read_text()
-        assert page.count('<th scope="row">') == 4 + 1  # the ranker that a user gets
+        for title in (*titles, "CounterSampleRanker"):  # the ranker that a user gets
+            assert f'<th scope="row">{title}</th>' in page
+        assert "A ranker from the click log of a shop" in page
         assert (tmp_path / "demo" / "curves.png").read_bytes().startswith(b"\x89PNG")
         rows = (tmp_path / "demo" / "curves.csv").read_text().splitlines()
         assert len(rows) == 1 + 4 * 20 + 1  # methods × points, and where the ranker ends
@@ -329,6 +331,8 @@ class TestDemo:
     def test_own_data(self, run, tmp_path):
         save_letor(synthetic("tiny", n_queries=120, rng=0), tmp_path / "own.txt")
         printed = run("demo", "--data", "own.txt", *self.SMALL, "--out", "results")
-        assert "on your data: 84 queries" in printed
         assert "CounterSample by query" in printed
-        assert printed.rstrip().endswith("Results are in results/index.html")
+        assert printed.rstrip().endswith("charts and explanations: results/index.html")
+        page = " ".join((tmp_path / "results" / "index.html").read_text().split())
+        assert "your data: 84 queries" in page
+        assert "click log of a shop" not in page

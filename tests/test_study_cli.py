@@ -124,9 +124,9 @@ class TestOwnGrid:
             r"A run draws [\d,]+ clicks, the paper's 5,000,000", " ".join(printed.split())
         )
         assert printed.endswith("Results are in mine/report.html\n")
-        work = self.written(tmp_path)
+        work = self.files_in(tmp_path)
         output = json.loads(run("reproduce", "mine.toml", "--json"))
-        assert self.written(tmp_path) == work  # a second call does nothing but write up
+        assert self.files_in(tmp_path) == work  # a second call does nothing but write up
         assert output["verdicts"][0]["study"] == "mine"
         assert (tmp_path / "mine" / "results.parquet").exists()
 
