@@ -84,6 +84,6 @@ def test_train(run, tmp_path):
     assert load_ranker("after.json").provenance_["previous"]["updates"] == 1
     figures = json.loads(run(*train, "--warm-start", "before.json", "--steps", "50", "--json"))
     assert figures["steps"] == 50
-    assert "normalize is 'standard' where" in run(
+    assert "normalize is 'standard', and the ranker" in run(
         *train, "--warm-start", "before.json", "--normalize", "standard", fails=True, leaves=()
     )
