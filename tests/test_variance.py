@@ -166,6 +166,19 @@ def test_the_risk_equals_the_twin(method, unit, seed, objective):
         assert result.mean == pytest.approx(expected, abs=tolerance)
 
 
+def n_stable_steps(problem, weights, seed, options):
+    """The steps of a run of the twin until a change of its start by 1e-6 is a hundred times as large.
+
+    Some runs overshoot more in every step: from there on, rounding decides.
+    """
+    options = {**options, "start": options["start"] * (1 + 1e-6)}
+    nearby, _ = twins_training.train(problem.data, problem.log, **options, seed=seed)
+    n = min(len(weights), len(nearby))
+    distances = np.abs(weights[:n] - nearby[:n]).max(axis=1)
+    far = distances > 1e-4 * np.abs(weights[:n]).max(axis=1)
+    return int(far.argmax()) if far.any() else n
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("method", ["naive", "ips", "countersample", "snips"])
@@ -188,7 +201,7 @@ def test_training_equals_the_twin(unit, method, optimizer, seed, objective, batc
     }  # fmt: skip
     ours = train(problem.data, problem.log, **options, checkpoints=20, rng=seed)
     weights, averages = twins_training.train(problem.data, problem.log, **options, seed=seed)
-    n = len(weights)
+    n = n_stable_steps(problem, weights, seed, options)
     assume(n > 0)
     close(ours.history.coef[:n], weights, 1e-3)
     close(ours.history.average_coef[:n], averages, 1e-3)
