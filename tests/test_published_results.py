@@ -17,7 +17,9 @@ from countersample.study.settings import PAPER_RATES
 from countersample.study.statistics import interval, lead
 
 FOLDER = ROOT / "docs" / "results"
-PAGE = (ROOT / "docs" / "results.md").read_text("utf-8")
+PAGE = "\n".join(
+    (ROOT / "docs" / name).read_text("utf-8") for name in ("results.md", "paper-tables.md")
+)
 SCALES = ("paper", "medium")
 AT_PAPER_SCALE = PAGE.partition("## At the paper's scale\n")[2].partition("\n## ")[0]
 # How the tables of a study begin.
@@ -92,7 +94,7 @@ def test_where_runs_end(dataset):
 
 def test_whether_it_is_adams_fault():
     """Every number and mark of its table, row by row."""
-    text = PAGE.partition("\n## Is it Adam's fault?")[2]
+    text = PAGE.partition("\n## Adam and AMSGrad")[2]
     lines = text.partition("\n## ")[0].splitlines()
     rows = [line for line in lines if re.match(r"\| .*(SGD|CounterSample) \| \d", line)]
     expected = [("amsgrad-regret", dataset, method) for dataset in DATASETS for method in METHODS]

@@ -38,7 +38,7 @@ gamma = [1]
 """
 
 
-ROW = r"\| .+? \| `([\w-]+)` \| (.+) \|"  # of the table of claims in docs/results.md
+ROW = r"\| .+? \| `([\w-]+)` \| (.+) \|"  # of the table of claims in docs/paper-tables.md
 
 
 def write(folder, text):
@@ -194,7 +194,7 @@ def test_numbers_are_found_by_shape_and_by_number(published, name, expected):
 @pytest.fixture(scope="module")
 def list_of_claims():
     """Study and claim of each row of the table."""
-    text = (ROOT / "docs" / "results.md").read_text("utf-8")
+    text = (ROOT / "docs" / "paper-tables.md").read_text("utf-8")
     section = text.split("## Every claim of the paper")[1].split("\n## ")[0]
     return [found.groups() for line in section.splitlines() if (found := re.fullmatch(ROW, line))]
 
