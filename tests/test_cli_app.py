@@ -109,10 +109,11 @@ def test_a_number_that_is_not_whole_is_rejected(run, value):
 OVERWRITES = [
     "fit file -o file", "fit x -o y.json --report file --features file", "fit dir -o dir/a",
     "fit x -o file --item-features file", "fit x -o file --propensities file",
-    "fit x -o file --warm-start file", "fit 'd*/a' -o dir/a", "fit x -o hard --query-features file",
+    "fit x -o y.json --report file --warm-start file", "fit 'd*/a' -o dir/a",
+    "fit x -o hard --query-features file",
     "rank x file -o link", "rank file x -o file", "export file --to onnx -o link",
     "propensity dir -o dir/a", "propensity file --plot link", "judgements file -o hard",
-    "train file x -o file", "train x file -o file", "train x y -o file --warm-start file",
+    "train file x -o file", "train x file -o file",
     "simulate file -o file", "simulate x --policy y --policy file -o file",
     "log check file --plot hard", "log check x --against file --report file",
     "log check x --features file --plot file", "log sample file --queries 3 -o link",

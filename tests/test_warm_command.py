@@ -87,3 +87,19 @@ def test_train(run, tmp_path):
     assert "normalize is 'standard', and the ranker" in run(
         *train, "--warm-start", "before.json", "--normalize", "standard", fails=True, leaves=()
     )
+
+
+def test_a_nightly_job_replaces_the_ranker_that_it_continues(run, tmp_path):
+    dataset, log = tiny()
+    save_letor(dataset, tmp_path / "data.txt")
+    log.detached().save(tmp_path / "clicks.parquet")
+    ranker = tmp_path / "ranker.json"
+    make_ranker("linear").fit_log(dataset, log).save(ranker)
+    nightly = ("train", "data.txt", "clicks.parquet", "--no-evaluation", "--warm-start",
+               "ranker.json", "-o", "ranker.json")  # fmt: skip
+    for night in (1, 2):
+        run(*nightly)
+        assert load_ranker(ranker).provenance_["previous"]["updates"] == night
+    before = ranker.read_bytes()
+    run(*nightly, "--normalize", "standard", fails=True)
+    assert ranker.read_bytes() == before

@@ -78,9 +78,12 @@ def _protect_inputs(command: Callable[..., console.Output]) -> Callable[..., con
     @wraps(command)
     def protected(*args: Any, **kwargs: Any) -> console.Output:  # noqa: ANN401 (of any command)
         values = signature(command).bind(*args, **kwargs).arguments
-        outputs = [values.pop(name) for name in _OUTPUTS if values.get(name) is not None]
+        outputs = {name: values.pop(name) for name in _OUTPUTS if values.get(name) is not None}
         inputs = [each for name, value in values.items() for each in _list_inputs(name, value)]
-        check_outputs(outputs, [*inputs, *(each.path for each in app.config)])
+        check_outputs(outputs.values(), [*inputs, *(each.path for each in app.config)])
+        start = getattr(values.get("ranker"), "warm_start", None)
+        if start is not None:  # --out may replace it: it is read first, and replaced at the end
+            check_outputs([path for name, path in outputs.items() if name != "out"], [start])
         return command(*args, **kwargs)
 
     return protected
@@ -95,7 +98,8 @@ def _list_inputs(name: str, value: Any) -> Iterator[str | Path]:  # noqa: ANN401
             yield from _list_inputs(name, each)
     elif isinstance(value, Options):
         for each, part in vars(value).items():
-            yield from _list_inputs(each, part)
+            if each != "warm_start":
+                yield from _list_inputs(each, part)
 
 
 for _name, _home in _HOMES.items():
