@@ -332,6 +332,16 @@ def test_ids_have_a_limit(tmp_path, read):
         read(path)
 
 
+@pytest.mark.parametrize("read", [lambda path: read_impressions(path).counts(), read_features])
+def test_ids_do_not_end_with_a_character_that_numpy_drops(tmp_path, read):
+    path = tmp_path / "log.csv"
+    path.write_text(rows_of("a", "a\0"))  # in an array of text, both are "a"
+    with pytest.raises(DataError, match="ends with the character NUL"):
+        read(path)
+    path.write_text(rows_of("a", "a\0b"))
+    read(path)
+
+
 # -- what is no file
 
 

@@ -15,6 +15,7 @@ NEEDED = (*IDS, "position", "click")
 CANONICAL = (*NEEDED, "session", "client", "timestamp", "policy", "impressions", "propensity",
              "context", "value", "event")  # fmt: skip
 _JSON_BLANKS = " \t\r\n"
+_LENIENT = re.compile(r",(?=[ \t\r\n]*[}\]])|-(?=NaN)")  # what DuckDB skips
 NUMBERS = ("position", "click", "impressions", "propensity", "value")
 _NUMBER = re.compile(r"[+-]?(\d{1,99}(\.\d{0,99})?|\.\d{1,99})(e[+-]?\d{1,2})?", re.ASCII)
 _INTEGER = re.compile(r"0|-?[1-9]\d{0,17}", re.ASCII)
@@ -44,22 +45,21 @@ def read_csv(data, delimiter=","):
 def read_json_lines(data):
     """Return the rows as dicts; and whether a reader may refuse them, as one that is stricter.
 
-    It may refuse what is not an object a line, a byte order mark, half of a surrogate pair, a
-    number beyond floats, and a type that changes in a column of which nobody asked.
+    It may refuse what is not an object per line, a byte order mark, half of a surrogate pair, a
+    number beyond floats, a type that changes in a column that is not used, a comma after the last
+    value of an object or list, and "-NaN".
     """
     try:
         text = data.decode()
-        is_odd = text.startswith("\ufeff")
-        rest, rows = text.removeprefix("\ufeff").strip(_JSON_BLANKS), []
-        decoder = json.JSONDecoder(object_pairs_hook=_object)
-        while rest:
-            row, end = decoder.raw_decode(rest)
-            is_odd |= "\n" in rest[:end] or not re.match(r"[ \t\r]*(\n|$)", rest[end:])
-            rest = rest[end:].lstrip(_JSON_BLANKS)
-            is_odd |= row is None  # of which some make a row without anything
-            rows.append({} if row is None else row)
-    except (ValueError, RecursionError) as error:
+    except UnicodeDecodeError as error:
         raise Refused from error
+    try:
+        rows, is_odd = _read_objects(text)
+    except (ValueError, RecursionError):
+        try:
+            (rows, _), is_odd = _read_objects(_LENIENT.sub("", text)), True
+        except (ValueError, RecursionError) as error:
+            raise Refused from error
     kinds = defaultdict(set)
     for row in rows:
         if not isinstance(row, dict):
@@ -73,6 +73,20 @@ def read_json_lines(data):
     if mixed.intersection(CANONICAL):
         raise Refused
     return rows, is_odd or bool(mixed)
+
+
+def _read_objects(text):
+    """Return the values, without columns for null; and whether a stricter reader may refuse."""
+    is_odd = text.startswith("\ufeff")
+    rest, rows = text.removeprefix("\ufeff").strip(_JSON_BLANKS), []
+    decoder = json.JSONDecoder(object_pairs_hook=_object)
+    while rest:
+        row, end = decoder.raw_decode(rest)
+        is_odd |= "\n" in rest[:end] or not re.match(r"[ \t\r]*(\n|$)", rest[end:])
+        rest = rest[end:].lstrip(_JSON_BLANKS)
+        is_odd |= row is None  # some readers make a row of nulls
+        rows.append({} if row is None else row)
+    return rows, is_odd
 
 
 def _object(pairs):
@@ -129,6 +143,8 @@ def _check_columns(rows, columns):
 
 def _with_ids(rows, name, *, has_text_ids):
     ids = [row[name] for row in rows]
+    if any(isinstance(i, str) and i.endswith("\0") for i in ids):
+        raise Refused
     if any(isinstance(i, int) and not -(2**63) <= i < 2**63 for i in ids):
         raise Refused
     if has_text_ids and all(_INTEGER.fullmatch(i) for i in ids):

@@ -219,8 +219,8 @@ def as_id(column_name: str, name: str, dtype: nw.dtypes.DType) -> nw.Expr:
     raise DataError(f"{name} is {dtype}, expected integers or text: convert it to text")
 
 
-def check_id_lengths(ids: pa.Array | pa.ChunkedArray) -> None:
-    """Raise an error if a text id is longer than `MAX_ID_LENGTH` characters."""
+def check_text_ids(ids: pa.Array | pa.ChunkedArray) -> None:
+    """Raise an error if a text id has more than `MAX_ID_LENGTH` characters or ends with NUL."""
     longest = compute.max(compute.utf8_length(ids)).as_py() or 0
     if longest > MAX_ID_LENGTH:
         is_long = compute.greater(compute.utf8_length(ids), MAX_ID_LENGTH)
@@ -229,6 +229,9 @@ def check_id_lengths(ids: pa.Array | pa.ChunkedArray) -> None:
             f"an id or context that starts with {start!r} has {longest:,} characters, expected at "
             f"most {MAX_ID_LENGTH:,}: shorten it, for example to a hash of it"
         )
+    # NumPy's arrays of text drop such characters: "a" and "a\0" would be one id.
+    if compute.any(compute.ends_with(ids, "\0")).as_py():
+        raise DataError("an id or context ends with the character NUL, expected text without it")
 
 
 def as_number(name: str, dtype: nw.dtypes.DType) -> nw.Expr:

@@ -24,7 +24,7 @@ from countersample.data.store import is_dataset_folder
 from countersample.data.tables import as_floats, check_column, collect_frame
 from countersample.errors import DataError, ParameterError
 from countersample.logs import aggregation
-from countersample.logs.columns import as_id, check_id_lengths, join_query_ids
+from countersample.logs.columns import as_id, check_text_ids, join_query_ids
 from countersample.logs.counts import find_ids, row_keys
 from countersample.logs.files import decode_dictionaries, find_format, open_tables
 from countersample.logs.tally import encode
@@ -288,7 +288,7 @@ class _Source:
                 )
             # Joined first: then it is known whether all ids are integers.
             if join_queries and name == "query_id" and not pa.types.is_integer(column.type):
-                check_id_lengths(column)
+                check_text_ids(column)
                 column = pa.chunked_array([join_query_ids(column.to_numpy())])
             code, distinct = encode(column, has_text_ids=has_text_ids)
             ids[name] = distinct[code]

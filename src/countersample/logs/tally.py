@@ -17,7 +17,7 @@ from pyarrow import compute
 from countersample.errors import DataError
 from countersample.logs import aggregation
 from countersample.logs.aggregation import Problems
-from countersample.logs.columns import INTEGER, check_id_lengths
+from countersample.logs.columns import INTEGER, check_text_ids
 from countersample.logs.counts import PositionCounts, find_ids
 from countersample.logs.engines import find_engine
 
@@ -205,7 +205,7 @@ def encode(
     if is_integer is not None and compute.all(is_integer).as_py():
         distinct, is_text = distinct.cast(pa.int64()), False
     if is_text:
-        check_id_lengths(distinct)
+        check_text_ids(distinct)
     order = compute.array_sort_indices(distinct)
     rank = np.empty(len(order), np.int32)
     rank[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
