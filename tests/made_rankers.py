@@ -72,6 +72,18 @@ def some_trees(rng, thresholds, n_trees=20, depth=4):
     return TreesScorer.from_dict({"n_features": len(thresholds), **lists})
 
 
+def a_chain(depth):
+    """Return a tree that has a leaf beside each split: the first whole number x is at most."""
+    inner = range(0, 2 * depth, 2)
+    nodes = {"feature": [0, -1] * depth + [-1], "threshold": [0.0] * (2 * depth + 1)}
+    nodes |= {name: [0] * (2 * depth + 1) for name in ("left", "right")}
+    nodes["value"] = [0.0] * (2 * depth) + [float(depth)]
+    for level, node in enumerate(inner):
+        nodes["left"][node], nodes["right"][node] = node + 1, node + 2
+        nodes["threshold"][node] = nodes["value"][node + 1] = float(level)
+    return TreesScorer.from_dict(nodes | {"n_features": 1, "roots": [0]})
+
+
 def ranker_of(kind, scorer, *, names, normalizer=None, imputer=None):
     """Return a ranker that scores by this."""
     ranker = Made(normalize=None if normalizer is None else normalizer.how)

@@ -36,7 +36,6 @@ def validate(value, name):
 # What trees make of a feature that a document does not have: a number, or the branch of a node
 MISSING = {
     "before": lambda column, _: np.nan_to_num(column),
-    "always no": lambda column, _: np.where(np.isnan(column), F(np.inf), column),
     "branch": lambda column, goes_yes: np.where(
         np.isnan(column), F(-np.inf) if goes_yes else F(np.inf), column
     ),

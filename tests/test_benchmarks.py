@@ -57,35 +57,6 @@ def test_every_benchmark_goes_through_output():
         assert "output(" in text, script.name
 
 
-class TestOutput:
-    ROWS = [{"how": "ours", "draws": 1000}]  # noqa: RUF012
-
-    def test_text_ends_with_the_machine(self, bench, capsys):  # noqa: ARG002
-        from output import output, table
-
-        output(self.ROWS, table)
-        *lines, last = capsys.readouterr().out.splitlines()
-        assert lines == [" how  draws", "ours  1,000", ""]
-        assert last.startswith("Machine: ")
-        assert all(
-            word in last for word in (" core", "Python 3.", "NumPy", "numba", "countersample")
-        )
-
-    def test_json_has_machine_and_results(self, bench, capsys, tmp_path):  # noqa: ARG002
-        from output import make_parser, output
-
-        output(self.ROWS, print, as_json=make_parser("").parse_args(["--json"]).json)
-        told = json.loads(capsys.readouterr().out)
-        assert set(told) == {"machine", "commit", "results"}
-        assert told["results"] == self.ROWS
-        assert {"CPU", "cores", "memory GB", "countersample"} <= set(told["machine"])
-
-        file = tmp_path / "told.json"
-        output(self.ROWS, lambda _: "a table", as_json=str(file))
-        assert json.loads(file.read_text()) == told
-        assert capsys.readouterr().out.startswith("a table\n")
-
-
 class TestRuns:
     def test_the_first_run_is_kept_and_the_next_is_compared(self, go):
         code, first = go(bench_a=(2.0, 4.0), bench_b=(1.0, 1.0))
@@ -124,25 +95,3 @@ class TestRuns:
         assert "bench_c failed: missed the bar: 1, expected 2" in said
         assert "3 of 4 failed: bench_a, bench_b, bench_c" in said
         assert [record["benchmark"] for record in go.records()] == ["bench_c", "bench_d"]
-
-
-def test_figures_are_found_by_keys_and_by_what_rows_are_of(bench):  # noqa: ARG001
-    from history import figures
-
-    results = {
-        "steps/s": {"ours": 5.0, "missing": None},
-        "ratios": [{"shape": "a", "of": "ours / theirs", "found": 2.5}],
-        "sizes": [{"n": 1000, "s": 0.5, "× faster": 3}, {"n": 1000, "s": 0.6, "× faster": 4}],
-        "curve": [1.0, 2.0],
-        "is small": True,
-    }
-    assert list(figures(results)) == [
-        (("steps/s", "ours"), 5.0, False),
-        (("ratios", "a ours / theirs", "found"), 2.5, True),
-        (("sizes", "1,000", "s"), 0.5, False),
-        (("sizes", "1,000", "× faster"), 3, True),
-        (("sizes", "1,000 (2)", "s"), 0.6, False),
-        (("sizes", "1,000 (2)", "× faster"), 4, True),
-        (("curve", "row"), 1.0, False),
-        (("curve", "row (2)"), 2.0, False),
-    ]

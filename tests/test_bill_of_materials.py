@@ -63,10 +63,6 @@ def test_all_that_is_needed_is_in_it_and_nothing_else(wheel, bill):
     assert bill["dependencies"][0]["dependsOn"] == [part["bom-ref"] for part in parts]
 
 
-def test_no_version_that_the_wheel_does_not_fix(bill):
-    assert all(part["isExternal"] and "version" not in part for part in bill["components"])
-
-
 def test_licences_are_those_that_are_installed(bill):
     compared = 0
     for part in bill["components"]:

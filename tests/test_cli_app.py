@@ -38,15 +38,6 @@ def test_a_file_in_the_folder_is_read_by_every_command(run, folder):
 
 
 @pytest.mark.usefixtures("folder")
-def test_an_option_of_another_command_is_passed_over(run):
-    """`export` has --query, and the options of features have a field of that name."""
-    Path("countersample.toml").write_text(f"{COLUMNS}query = 'q'\n")
-    assert "nowhere.parquet" in run(
-        "fit", "log.parquet", "--features", "nowhere.parquet", "-o", "x.json", fails=True
-    )
-
-
-@pytest.mark.usefixtures("folder")
 def test_a_named_file_is_taken_instead_and_the_command_line_wins(run):
     Path("countersample.toml").write_text("nonsense = 1\n")
     Path("team.toml").write_text(f'{COLUMNS}context = ["policy"]\npositions-from = 0\n')
@@ -97,15 +88,6 @@ def test_a_wrong_choice_is_suggested(run):
     assert told.endswith("expected one of yahoo-like, istella-like, tiny; did you mean tiny?")
 
 
-@pytest.mark.parametrize("value", ["10.7", "1e1", "ten"])
-def test_a_number_that_is_not_whole_is_rejected(run, value):
-    for words in (
-        ["train", "x", "y", "-o", "z", "--steps"],
-        ["data", "make", "tiny", "x", "--queries"],
-    ):
-        assert run(*words, value, fails=True).endswith(f"is {value}, expected a whole number")
-
-
 OVERWRITES = [
     "fit file -o file", "fit x -o y.json --report file --features file", "fit dir -o dir/a",
     "fit x -o file --item-features file", "fit x -o file --propensities file",
@@ -132,12 +114,6 @@ def test_an_input_is_not_overwritten(words, run, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "file")
     (tmp_path / "countersample.toml").write_text("")
     assert "is an input of this command" in run(*shlex.split(words), fails=True)
-
-
-def test_a_name_that_is_no_input_may_be_that_of_an_output(run, tmp_path):
-    (tmp_path / "shop").write_text("")
-    words = ["export", "no.json", "--to", "sql", "--name", "shop", "-o", "shop"]
-    assert "no.json" in run(*words, fails=True)
 
 
 def test_every_command_with_an_output_is_tested():

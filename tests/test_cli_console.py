@@ -12,8 +12,6 @@ from every_ranker import make, tiny
 from pyarrow import parquet
 from shops import make as make_shop
 
-from countersample import _progress
-from countersample._progress import share_progress
 from countersample.cli import console
 from countersample.export import export
 from countersample.rankers import load_ranker
@@ -119,31 +117,3 @@ def test_errors_are_json_lines(arguments, code, message):
     (line,) = objects(done.stderr)
     assert (line["level"], line["logger"]) == ("error", "countersample.cli")
     assert message in line["message"]
-
-
-@pytest.mark.slow
-def test_text_lines(tmp_path):
-    make("linear").fit_log(*tiny()).save(tmp_path / "ranker.json")
-    told = command(
-        "--log-level", "info", "export", str(tmp_path / "ranker.json"), "--to", "onnx", "-o",
-        str(tmp_path / "x.onnx"),
-    ).stderr  # fmt: skip
-    (line,) = told.splitlines()
-    time, level, logger, message = line.split(" ", 3)
-    assert datetime.fromisoformat(time).tzinfo == UTC
-    assert (level, logger) == ("INFO", "countersample.export.targets:")
-    assert message == "linear ranker with 5 features exported for ONNX"
-
-
-def test_progress_goes_to_the_log(monkeypatch, capsys):
-    at = [100.0]
-    monkeypatch.setattr(_progress.time, "monotonic", lambda: at[0])
-    console.configure_log("json", None)
-    with share_progress("fitting") as update:
-        for second, share in ((1, 0.1), (4, 0.2), (5, float("nan")), (20, float("nan"))):
-            at[0] = 100.0 + second
-            update("training", share)
-    first, second = objects(capsys.readouterr().err)
-    assert first["message"] == "fitting: training, 20 % done, 16 s left"
-    assert first["share"] == 0.2
-    assert second["share"] is None  # JSON has no NaN

@@ -4,11 +4,10 @@ Moments are events, not times: the import of a module, the end of the writing of
 before the first line of this package, while the interpreter itself starts, cannot be caught.
 """
 
-import contextlib
 import importlib
 import inspect
-import json
 import pkgutil
+import resource
 import signal
 import subprocess
 import sys
@@ -18,8 +17,7 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from countersample import _cleanup, _kernels, save_letor, simulate_clicks, synthetic
-from countersample._files import atomic_path, temporary_folder
+from countersample import _kernels, save_letor, simulate_clicks, synthetic
 from countersample.clicks import Shuffled, simulate_impressions
 
 # Runs the command line, and sends itself a signal at an event: in a thread or in the main one.
@@ -126,13 +124,18 @@ def test_in_compiled_code_that_would_take_long(folder, number, said):
     check(folder, "simulate", number, "computing", said)
 
 
-@pytest.mark.slow
-def test_a_job_log_in_json_has_the_signal_as_a_line(folder, monkeypatch):
-    words = f"--log-format json {COMMANDS['simulate']}"
-    monkeypatch.setitem(COMMANDS, "simulate", words)
-    done = run(folder, "simulate", signal.SIGINT, "computing")
-    last = json.loads(done.stderr.splitlines()[-1])
-    assert (last["level"], last["message"]) == ("error", "interrupted")
+def test_a_full_disk_leaves_no_half_file(folder):
+    """As a limit on the size of a file, which writing meets in the middle."""
+    before = sorted(path.name for path in folder.iterdir())
+    done = subprocess.run(
+        [sys.executable, "-m", "countersample", *COMMANDS["data make"].split()],
+        cwd=folder, capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)),
+    )  # fmt: skip
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("countersample: made.txt: cannot be written: ")
+    assert sorted(path.name for path in folder.iterdir()) == before
 
 
 @pytest.mark.slow
@@ -140,17 +143,6 @@ def test_what_is_ignored_stays_so(folder):
     """As nohup and a script's jobs in the background have it."""
     done = run(folder, "log check", signal.SIGHUP, "numpy", signal.SIG_IGN)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_at_the_end_it_is_too_late():
-    code = (
-        "import atexit, os, signal, sys; sys.argv = ['countersample', '--version']\n"
-        "atexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
-        "from countersample.cli import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("countersample 0.")
 
 
 # -- in a library, which sets no handler of signals: compiled code is safe by itself
@@ -195,37 +187,3 @@ def test_kernels_return_no_arrays_and_take_no_generators(kernel):
 
 
 # -- what is put in order
-
-
-def test_an_abandoned_folder_is_as_it_was(tmp_path, monkeypatch):
-    """Between the two renames that put a new folder in the place of an old one."""
-    target = tmp_path / "target"
-    target.mkdir()
-    (target / "old").touch()
-    replace = type(target).replace
-
-    def stop(path, to):
-        if path.suffix == ".tmp":
-            monkeypatch.undo()
-            _cleanup.put_in_order()
-            raise InterruptedError
-        return replace(path, to)
-
-    with contextlib.suppress(Exception), atomic_path(target) as temporary:
-        temporary.mkdir()
-        monkeypatch.setattr(type(target), "replace", stop)
-    assert [path.name for path in tmp_path.iterdir()] == ["target"]
-    assert [path.name for path in target.iterdir()] == ["old"]
-
-
-def test_a_temporary_folder_is_removed(monkeypatch, tmp_path):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with temporary_folder() as folder:
-        (folder / "file").touch()
-        assert folder.parent == tmp_path
-        assert folder.stat().st_mode & 0o777 == 0o700
-    assert list(tmp_path.iterdir()) == []
-    with temporary_folder() as folder:
-        (folder / "file").touch()
-        _cleanup.put_in_order()
-        assert list(tmp_path.iterdir()) == []

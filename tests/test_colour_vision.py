@@ -11,16 +11,10 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 
 from countersample.pages.charts import (
     BAND_OPACITY,
-    OUTLINE_OPACITY,
     STYLES,
-    draw_band,
-    has_hue,
-    new_axes,
-    style_of,
 )
 
 VISION = {
@@ -84,16 +78,6 @@ def shown(request):
     return {method: rgb(named["-".join(method)]) for method in STYLES}, rgb(named["ground"])
 
 
-def test_the_measure():
-    """Black and white are 100 apart; a red and a green are nearly the same for a protanope."""
-    assert distance(rgb("#000000"), rgb("#ffffff"), "usual") == pytest.approx(100, abs=0.1)
-    red, green = rgb("#c85200"), rgb("#7b7300")
-    assert distance(red, green, "usual") > 15
-    assert distance(red, green, "protanopia") < 6
-    for vision in VISION:  # greys are seen by everyone
-        assert seen(rgb("#808080"), vision)[1:] == pytest.approx([0, 0], abs=0.5)
-
-
 @pytest.mark.parametrize("vision", VISION)
 def test_methods_can_be_told_apart(shown, vision):
     colours, _ = shown
@@ -110,16 +94,3 @@ def test_where_two_bands_overlap_looks_like_neither(shown, vision):
         both = over(first, over(second, ground))
         for one in (first, second):
             assert distance(both, over(one, ground), vision) >= 3
-
-
-def test_no_grey_is_filled():
-    """Orange over blue is grey: a band that is filled in grey could not be told from it."""
-    assert not has_hue(style_of("naive", "click").colour)
-    for method, opaque in ((("naive", "click"), []), (("ips", "click"), [BAND_OPACITY])):
-        _, axes = new_axes(3, 2)
-        draw_band(axes, [0, 1], [1, 2], [0, 1], [2, 3], style=style_of(*method))
-        (drawn,) = axes.collections
-        assert [colour[3] for colour in drawn.get_facecolor()] == opaque
-        (outline,) = drawn.get_edgecolor()
-        assert to_hex(outline) == style_of(*method).colour.lower()
-        assert outline[3] == OUTLINE_OPACITY

@@ -15,7 +15,6 @@ from countersample import ClickLog, load_ranker, synthetic
 from countersample._json import parse_json
 from countersample.data.preprocessing import Normalizer, Preprocessing
 from countersample.errors import DataError, ParameterError
-from countersample.export import export
 from countersample.propensity import Propensities, load_propensities
 from countersample.rankers.files import load_scorer
 from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
@@ -112,27 +111,6 @@ def test_scores_that_are_not_finite(tmp_path):
     for ranker in (load_ranker(tmp_path / "ranker.json"), load_scorer(tmp_path / "ranker.json")):
         with pytest.raises(DataError, match=r"the score of row 0 .* expected a finite number"):
             ranker.predict(data)
-
-
-def test_a_tree_that_is_too_deep_to_be_exported(tmp_path):
-    """A chain of splits can be scored, but not written as objects within objects."""
-    n, path = 2000, tmp_path / "ranker.json"
-    inner = np.arange(n)
-    feature = np.full(2 * n + 1, -1)
-    feature[: 2 * n : 2] = 0
-    left, right = np.zeros(2 * n + 1, int), np.zeros(2 * n + 1, int)
-    left[2 * inner], right[2 * inner] = 2 * inner + 1, 2 * inner + 2
-    content = made_rankers.content("boosted")
-    content["learned"]["scorer"] = {
-        "n_features": 7, "roots": [0], "feature": feature.tolist(), "left": left.tolist(),
-        "right": right.tolist(), "threshold": np.linspace(0, 1, 2 * n + 1).tolist(),
-        "value": [0.0] * (2 * n) + [1.0],
-    }  # fmt: skip
-    path.write_bytes(made_rankers.as_file(content))
-    ranker = load_ranker(path)
-    assert ranker.scorer_.predict(np.full((1, 7), 2, np.float32)) == [1]
-    with pytest.raises(ParameterError, match="a tree has 2000 levels, expected at most 300"):
-        export(ranker, tmp_path / "model.json", to="solr")
 
 
 # -- other files

@@ -1,7 +1,5 @@
 """A shop as it is, with holes, dates and categories: fitted, ranked, served, counted, gone on."""
 
-import json
-
 import duckdb
 import invoking
 import numpy as np
@@ -80,30 +78,3 @@ def test_from_a_table_with_holes_to_a_view(run, shop, model):
     card = (shop / f"{model}.md").read_text()
     assert "age in days" in card
     assert "stars" in card
-
-
-@pytest.mark.slow
-def test_every_day(run, shop):
-    """Days are counted, fitted, and gone on from; ages go on counting from the same day."""
-    run("log", "count", "log.parquet", "-o", "counts", "--day", "2026-03-09")
-    run("fit", "counts", "--features", "features.parquet", "-o", "first.json", *GAMMA)
-    run("fit", "log.parquet", "--features", "features.parquet", "-o", "raw.json", *GAMMA)
-    first, raw = (load_ranker(shop / name) for name in ("first.json", "raw.json"))
-    assert first.coef_.tolist() == raw.coef_.tolist()
-    error = run("fit", "counts", "--features", "features.parquet", "--log-features", "price",
-                "-o", "x.json", *GAMMA, fails=True)  # fmt: skip
-    assert "no column 'price' for a feature of the log" in error
-    table = parquet.read_table(shop / "features.parquet")
-    later = pa.array(np.datetime64("2026-12-31") + np.zeros(len(table), int))
-    at = table.column_names.index("since")
-    newer = table.set_column(at, "since", later).slice(0, 1)
-    parquet.write_table(pa.concat_tables([newer, table.slice(1)]), shop / "today.parquet")
-    told = json.loads(
-        run("fit", "log.parquet", "--features", "today.parquet", "--warm-start", "first.json",
-            "-o", "second.json", *GAMMA, "--json")
-    )  # fmt: skip
-    second = load_ranker(shop / "second.json")
-    assert second.preprocessing_.encoder == first.preprocessing_.encoder
-    assert second.preprocessing_.imputer == first.preprocessing_.imputer
-    assert second.provenance_["previous"]["updates"] == 1
-    assert told["out"] == "second.json"

@@ -14,7 +14,6 @@ from requirements import need
 from shops import load_example
 from small_spark import SUBMIT
 
-from countersample.logs import read_features
 from countersample.rankers import load_ranker
 
 EXAMPLES = ROOT / "examples"
@@ -32,27 +31,6 @@ def test_the_same_seed_makes_the_same_log(shop, tmp_path):
     load_example("make_shop_log").write_shop(tmp_path, queries=120, sessions=5000, seed=SEED)
     for name in ("impressions.parquet", "features.parquet"):
         assert pq.read_table(tmp_path / name).equals(pq.read_table(shop / name))
-
-
-def test_the_log_shows_every_item_of_a_query_once_in_a_session(shop):
-    table = pq.read_table(shop / "impressions.parquet").to_pandas()
-    by_session = table.groupby("session")
-    assert (by_session["query_id"].nunique() == 1).all()
-    assert (by_session["item_id"].nunique() == 10).all()
-    assert (by_session["position"].apply(sorted).apply(tuple) == tuple(range(1, 11))).all()
-
-
-@pytest.mark.slow
-def test_library(shop, capsys):
-    module = load_example("log_to_ranker")
-    fit = module.fit_shop(shop, seed=SEED)
-    assert fit.is_better
-    dataset = read_features(shop / "features.parquet").dataset
-    assert module.true_gain(fit, dataset) > 0.05
-    assert (load_ranker(shop / "ranker.json").weights_ == fit.ranker.weights_).all()
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == fit.verdict
-    assert printed[-1].endswith("ranker.html")
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ import json
 import os
 import sys
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -14,31 +13,29 @@ import onnxruntime
 import pytest
 from conftest import SEED
 from made_rankers import (
-    CONSTANT,
     KINDS,
     MEANS,
     NAMES,
     SCALES,
+    a_chain,
     made,
     made_missing,
     predict,
     ranker_of,
     some_trees,
-    with_holes,
 )
 from readers_export import elasticsearch_scores, solr_scores, sql_scores
 from requirements import need
 
 from countersample import CounterSampleRanker, simulate_clicks, synthetic
 from countersample._environment import MissingExtraError
-from countersample.data.preprocessing import Normalizer
 from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.export import export
 from countersample.export.targets import TARGETS
 from countersample.export.trees import on_raw_features
 from countersample.gbdt import GBDTRanker
 from countersample.rankers import load_ranker
-from countersample.scorers import LinearScorer, TreesScorer
+from countersample.scorers import LinearScorer
 from countersample.torch import NeuralRanker
 
 
@@ -117,12 +114,6 @@ class TestEveryTarget:
             export(ranker, tmp_path / "r.out", to=to, **{option: BY_QUERY[option]})
             assert_same(READERS[to](tmp_path / "r.out", NAMES, rows), predict(ranker, rows))
 
-    def test_other_names_than_in_training(self, to, rng, tmp_path):
-        ranker, rows = made("boosted", None, rng)
-        names = list("abcdefg")
-        path = export(ranker, tmp_path / "r.out", to=to, feature_names=names).path
-        assert_same(READERS[to](path, names, rows), predict(ranker, rows))
-
     @pytest.mark.parametrize("option", OPTIONS)
     def test_options_of_other_targets_are_rejected(self, to, option, rng, tmp_path):
         ranker, _ = made("boosted", "query-minmax" if option == "one_query" else None, rng)
@@ -132,16 +123,6 @@ class TestEveryTarget:
         sentence = f"{option} is given, which the target {to} does not have: leave it out"
         with pytest.raises(ParameterError, match=sentence):
             export(ranker, tmp_path / "r.out", to=to, **{option: OPTIONS[option]})
-
-    @pytest.mark.parametrize(("card", "ending"), [("markdown", "md"), ("html", "html")])
-    def test_has_a_card_in_every_format(self, to, card, ending, rng, tmp_path):
-        ranker, _ = made("linear", None, rng)
-        for _ in range(2):  # the second replaces the first
-            written = export(ranker, tmp_path / "shop.out", to=to, card=card)
-        assert written.card == tmp_path / f"shop.{ending}"
-        text = written.card.read_text()
-        for part in (TARGETS[to].system, written.form, *written.limits, *NAMES, "shop.out"):
-            assert escape(part, quote=False) in text or part in text
 
     def test_trained_rankers(self, to, fitted, data, tmp_path):
         """By both boosting libraries too, and through a file."""
@@ -191,19 +172,6 @@ def fitted(request, data):
     return request.param.fit_log(data, log)
 
 
-@pytest.mark.parametrize("backend", ["lightgbm", "xgboost"])
-def test_trees_that_were_trained_with_missing_values(backend, data, rng, tmp_path):
-    log = simulate_clicks(data, policy=data.features[:, 0], n_clicks=3000, rng=SEED)
-    holed = data.with_features(with_holes(data.features, rng))
-    names = [f"f{index}" for index in range(data.n_features)]
-    ranker = GBDTRanker(
-        backend=backend, n_trees=30, patience=None, min_items_in_leaf=5, random_state=0
-    ).fit_log(holed, log.detached())
-    for to, read in READERS.items():
-        path = export(ranker, tmp_path / "r.out", to=to, feature_names=names).path
-        assert_same(read(path, names, holed.features), ranker.predict(holed))
-
-
 @pytest.mark.parametrize(
     ("kind", "model_type", "how"),
     [("linear", "linear", "standard"), ("boosted", "xgboost+json", "minmax"),
@@ -220,54 +188,12 @@ def test_types_of_search_models(kind, model_type, how, rng, tmp_path):
     assert_same(scores, predict(ranker, rows), up_to_a_constant=shifted)
 
 
-@pytest.mark.parametrize(
-    ("kind", "how"), [("linear", "minmax"), ("neural", "standard"), ("boosted", "minmax")]
-)
-def test_a_feature_that_was_constant_counts_nothing(kind, how, rng, tmp_path):
-    ranker, rows = made(kind, how, rng)
-    path = export(ranker, tmp_path / "r.json", to="solr").path
-    varied = rows.copy()
-    varied[:, CONSTANT] += 100
-    assert np.array_equal(solr_scores(path, NAMES, rows), solr_scores(path, NAMES, varied))
-
-
 class TestRawTrees:
     @pytest.mark.parametrize(("how", "make"), [("minmax", made), ("standard", made_missing)])
     def test_scores_are_the_same_to_the_bit(self, how, make, rng):
         ranker, rows = make("boosted", how, rng)
         raw = on_raw_features(ranker.scorer_, ranker.preprocessing_.normalizer)
         assert np.array_equal(raw.predict(rows), predict(ranker, rows))
-
-    def test_the_threshold_is_the_last_value_that_goes_left(self, rng):
-        ranker, _ = made("boosted", "standard", rng)
-        raw = on_raw_features(ranker.scorer_, ranker.preprocessing_.normalizer)
-        inner = np.flatnonzero((raw.feature >= 0) & (raw.feature != CONSTANT))
-        for node in rng.choice(inner, 30):
-            row = np.zeros((1, len(SCALES)), np.float32)
-            ends = raw.threshold[node], np.nextafter(raw.threshold[node], np.float32(np.inf))
-            for end, goes_left in zip(ends, (True, False), strict=True):
-                row[0, raw.feature[node]] = end
-                normalised = ranker.preprocessing_.normalizer.transform(row)[0, raw.feature[node]]
-                assert (normalised <= ranker.scorer_.threshold[node]) == goes_left
-
-    @pytest.mark.parametrize("has_missing", [False, True])
-    def test_a_node_that_all_values_pass_is_left_out(self, has_missing):
-        """A constant feature, 0 when normalised, is split at 0.5 and at −0.5.
-
-        If missing values go right in the first tree and left in the second, the nodes stay.
-        """
-        values = {
-            "n_features": 1, "roots": [0, 3], "feature": [0, -1, -1, 0, -1, -1],
-            "threshold": [0.5, 0, 0, -0.5, 0, 0], "left": [1, 0, 0, 4, 0, 0],
-            "right": [2, 0, 0, 5, 0, 0], "value": [0, 1, 2, 0, 10, 20],
-        }  # fmt: skip
-        if has_missing:
-            values["missing_left"] = [False, False, False, True, False, False]
-        constant = Normalizer("minmax", n_features=1, shift=(7.0,), scale=(0.0,))
-        raw = on_raw_features(TreesScorer.from_dict(values), constant)
-        assert raw.roots.tolist() == ([0, 3] if has_missing else [1, 5])
-        rows = np.array([[3.0], [-3e38], [np.nan]], np.float32)[: 3 if has_missing else 2]
-        assert raw.predict(rows).tolist() == [1 + 20, 1 + 20, 2 + 10][: len(rows)]
 
 
 class TestSolrSlack:
@@ -309,13 +235,6 @@ class TestSolrSlack:
 
 
 class TestMissing:
-    def test_the_card_has_the_value_to_fill_in(self, rng, tmp_path):
-        ranker, _ = made_missing("linear", "minmax", rng)
-        card = export(ranker, tmp_path / "r.json", to="solr").card.read_text()
-        assert "| index | name | if missing | less | divided by | weight |" in card
-        assert f"| 0 | feature 0 | {ranker.preprocessing_.imputer.fill[0]:.9g} |" in card
-        assert "| 7 | feature 0 is missing | – | 0 | 1 |" in card
-
     @pytest.mark.parametrize(
         ("n_trees", "how", "has_missing"),
         [(0, "minmax", True), (20, "minmax", False), (20, None, True), (0, None, False),
@@ -440,6 +359,13 @@ class TestRejected:
         assert message in str(error.value)
         assert old.read_text() == "the model of yesterday"
         assert list(tmp_path.iterdir()) == [old]
+
+    @pytest.mark.parametrize(("to", "most"), [("sql", 100), ("solr", 300)])
+    def test_a_tree_that_is_too_deep(self, to, most, tmp_path):
+        ranker = ranker_of("boosted", a_chain(most + 1), names=("a",))
+        message = f"a tree has {most + 1} levels, expected at most {most}"
+        with pytest.raises(ParameterError, match=message):
+            export(ranker, tmp_path / "r.out", to=to)
 
     @pytest.mark.parametrize(
         ("name", "sentence"),

@@ -37,14 +37,6 @@ def card_of(ranker, tmp_path, **options):
     return export(ranker, tmp_path / "shop.json", **options).card.read_text()
 
 
-def tables(card, title):
-    """Return the tables of a section, as lists of rows of cells."""
-    section = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", card, re.MULTILINE | re.DOTALL)[1]
-    found = re.findall(r"(?:^\|.*\|$\n?)+", section, re.MULTILINE)
-    cells = [[re.split(r"(?<!\\)\|", line)[1:-1] for line in each.splitlines()] for each in found]
-    return section, [[[cell.strip() for cell in row] for row in each] for each in cells]
-
-
 class TestCard:
     def test_numbers_of_its_origin(self, rng, tmp_path):
         ranker, _ = made("linear", "minmax", rng)
@@ -68,29 +60,6 @@ class TestCard:
             "for Solr (LinearModel): [shop.json](shop.json)",
         ]:  # fmt: skip
             assert told in card
-
-    def test_versions(self, rng, tmp_path):
-        ranker, _ = made("linear", None, rng)
-        card = card_of(ranker, tmp_path, to="solr")
-        assert re.search(rf"\| exported with \| .*numpy {re.escape(np.__version__)}", card)
-        ranker.provenance_["versions"] = {"countersample": "0.9", "numpy": "1.0"}
-        card = card_of(ranker, tmp_path, to="solr")
-        assert card.endswith(
-            "|  |  |\n| --- | --- |\n| trained with | countersample 0.9, numpy 1.0 |\n"
-        )
-
-    def test_features_with_their_weights(self, rng, tmp_path):
-        ranker, _ = made("linear", "minmax", rng)
-        card = card_of(ranker, tmp_path, to="solr")
-        assert "| index | name | less | divided by | weight |" in card
-        weights = ranker.scorer_.weights
-        assert re.search(rf"\| 2 \| {NAMES[2]} \| .* \| {weights[2]:.6g} \|", card)
-        assert re.search(rf"\| 3 \| {NAMES[3]} \| 5 \| 0: left out \|", card)
-
-    def test_a_name_that_looks_like_a_table(self, rng, tmp_path):
-        names = ["a|b", *NAMES[1:]]
-        card = card_of(made("linear", None, rng)[0], tmp_path, to="solr", feature_names=names)
-        assert "| 0 | a\\|b |" in card
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_the_snippet_for_onnx_runs(self, kind, rng, tmp_path, monkeypatch):
@@ -122,19 +91,6 @@ class TestCard:
         assert {"<i>x</i>", f"{ranker.scorer_.weights[2]:.6g}", "0: left out"} <= cells
 
 
-class TestNeeds:
-    def test_of_a_ranker_that_normalises(self, rng, tmp_path):
-        ranker, _ = made("linear", "minmax", rng)
-        _, (table,) = tables(card_of(ranker, tmp_path, to="onnx"), "What it needs")
-        facts = dict(table[2:])
-        assert facts["features"] == "7 numbers per item, with the names below"
-        assert facts["missing values"].startswith("rejected by the ranker")
-        assert facts["normalisation"] == (
-            "minmax, which is a part of the model: send features as they are; each is (value − "
-            "less) / divided by; 1 that did not vary are left out"
-        )
-
-
 @pytest.mark.slow
 def test_a_fit_remembers_its_origin(tmp_path):
     """Through the file, to the card."""
@@ -154,18 +110,6 @@ def test_a_fit_remembers_its_origin(tmp_path):
     assert f"| propensities | {fit.propensity_source.source} |" in card
     assert f"Verdict of the training: {fit.verdict}" in card
     assert all(f"Warning: {text}" in card for text in fit.warnings)
-
-
-@pytest.mark.slow
-def test_what_makes_a_gain_doubtful_is_on_the_card(tmp_path):
-    """Items that never move: the propensities are not identified, and the card says so."""
-    log, features = make(SEED, policies=["by-sales"], queries=40, sessions=2000)
-    fit = fit_from_impressions(*opened(log, features), seed=SEED)
-    fit.ranker.save(tmp_path / "ranker.json")
-    ranker = load_ranker(tmp_path / "ranker.json")
-    names = [f"f{index}" for index in range(ranker.n_features_in_)]
-    card = card_of(ranker, tmp_path, to="solr", feature_names=names)
-    assert "Warning: This log alone does not identify the propensities" in card
 
 
 class TestCommand:
@@ -205,21 +149,6 @@ class TestCommand:
     def test_errors(self, arguments, sentence, run, tmp_path):
         assert run("export", "ranker.json", *arguments, "-o", "m", fails=True).startswith(sentence)
         assert [path.name for path in tmp_path.iterdir()] == ["ranker.json"]
-
-    def test_train_records_the_files(self, run, tmp_path):
-        run("data", "make", "tiny", "data.txt", "--queries", "30")
-        run("simulate", "data.txt", "-o", "clicks.parquet", "--clicks", "500")
-        run("train", tmp_path / "data.txt", "clicks.parquet", "-o", "r.json", "--steps", "100",
-            "--learning-rate", "0.01")  # fmt: skip
-        origin = load_ranker(tmp_path / "r.json").provenance_
-        assert (origin["data"], origin["log"]) == ("data.txt", {"file": "clicks.parquet"})
-        run("export", "r.json", "--to", "onnx", "-o", "r.onnx")
-        card = (tmp_path / "r.md").read_text()
-        assert "| data | data.txt: 30 queries" in card
-        assert "| `n_steps_` | `100` |" in card
-        assert "| `n_queries_`" not in card
-        assert "| log | clicks.parquet |" in card
-        assert str(tmp_path) not in card
 
 
 EVIL = "<script>alert(1)</script>`**[x](https://evil.example)**|\n# h\x1b[31m\u202e"

@@ -47,19 +47,6 @@ def test_from_a_document_to_its_score(to, store, kind, names, rng, tmp_path):
     assert np.allclose(scores, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("to", SEARCH)
-def test_a_document_without_a_field_lacks_the_feature(to, rng, tmp_path):
-    ranker, rows = made("linear", None, rng)
-    written = export(ranker, tmp_path / "shop.json", to=to)
-    shown = documents(rows[:2], NAMES)
-    del shown[0][NAMES[2]]
-    _, values = elasticsearch_features(written.features, shown)
-    assert np.isnan(values[0, 2])
-    assert np.isfinite(values).sum() == values.size - 1
-    with pytest.raises(LookupError):  # one that no document has
-        elasticsearch_features(written.features, [{}])
-
-
 class TestRequests:
     @pytest.mark.parametrize("to", SEARCH)
     def test_search(self, to, rng, tmp_path):

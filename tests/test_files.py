@@ -70,24 +70,6 @@ def test_an_old_folder_comes_back_if_the_new_one_cannot_be_renamed(tmp_path, mon
     assert names(tmp_path) == ["out"]
 
 
-def test_an_old_folder_that_cannot_come_back_is_not_removed(tmp_path, monkeypatch):
-    target = tmp_path / "out"
-    target.mkdir()
-    (target / "content").write_text("old")
-    original = type(target).replace
-
-    def replace(path, to):
-        if path != target:
-            raise OSError(5, "Input/output error")
-        return original(path, to)
-
-    monkeypatch.setattr(type(target), "replace", replace)
-    with pytest.raises(CounterSampleError), atomic_path(target) as temporary:
-        temporary.mkdir()
-    (left,) = tmp_path.iterdir()
-    assert (left / "content").read_text() == "old"
-
-
 # -- headers of arrays ---------------------------------------------------------------------------
 
 
@@ -98,18 +80,15 @@ def npy(array):
     return file
 
 
-@pytest.mark.parametrize(
-    ("array", "order"),
-    [
-        (np.zeros((3, 2), np.float32), "C"),
-        (np.zeros((3, 2), order="F"), "F"),
-        (np.zeros(7, np.uint8), "C"),
-        (np.zeros((0, 4), np.int64), "C"),
-        (np.float64(1), "C"),
-        (np.zeros(3, ">i2"), "C"),
-    ],
-    ids=["float32", "columns", "one dimension", "empty", "a number", "big-endian"],
-)
+ARRAYS = [
+    (np.zeros((3, 2), np.float32), "C"),
+    (np.zeros((3, 2), order="F"), "F"),
+    (np.zeros((0, 4), np.int64), "C"),
+    (np.zeros(3, ">i2"), "C"),
+]
+
+
+@pytest.mark.parametrize(("array", "order"), ARRAYS)
 def test_the_header_of_an_array(array, order):
     file = npy(array)
     header = read_npy_header(file)
@@ -117,11 +96,7 @@ def test_the_header_of_an_array(array, order):
     assert len(file.read()) == array.nbytes
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"not an array", npy(np.zeros(3)).read(40), npy(np.zeros(3, "i4,f8")).read()],
-    ids=["nothing", "text", "cut", "a table"],
-)
+@pytest.mark.parametrize("content", [b"", b"text", npy(np.zeros(3, "i4,f8")).read()])
 def test_no_header_of_an_array(content):
     with pytest.raises(DataError, match="array"):
         read_npy_header(io.BytesIO(content))
@@ -150,12 +125,6 @@ def test_a_device_stays_one_also_behind_a_link(tmp_path):
         write(path)
         assert stat.S_ISCHR(path.stat().st_mode)
     assert (tmp_path / "link").is_symlink()
-
-
-def test_a_folder_is_not_written_into_a_device():
-    failure = pytest.raises(CounterSampleError, match="a device or a pipe, expected the name of")
-    with failure, atomic_path(os.devnull) as temporary:
-        temporary.mkdir()
 
 
 @pytest.fixture

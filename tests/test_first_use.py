@@ -4,8 +4,6 @@ import json
 import subprocess
 import sys
 
-import every_ranker
-import numpy as np
 import pytest
 
 from countersample.errors import DataError
@@ -82,16 +80,6 @@ def test_a_command_imports_what_it_needs(command, not_imported, tmp_path):
         f"print(sorted({not_imported!r} & set(sys.modules)))"
     )
     assert last_line(code, tmp_path) == "[]"
-
-
-@every_ranker.every
-def test_a_loaded_scorer_scores_like_its_ranker(kind, tmp_path):
-    dataset, clicks = every_ranker.tiny()
-    ranker = every_ranker.make(kind, normalize="query-minmax").fit_log(dataset, clicks)
-    ranker.save(tmp_path / "ranker.json")
-    served = load_scorer(tmp_path / "ranker.json")
-    np.testing.assert_array_equal(served.predict(dataset), ranker.predict(dataset))
-    np.testing.assert_array_equal(served.rank(dataset), ranker.rank(dataset))
 
 
 def test_a_file_without_a_scorer(tmp_path):

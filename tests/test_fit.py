@@ -1,11 +1,9 @@
 """`fit_from_impressions`: the ranker is better, its gain is the true one, doubts are reported."""
 
 import json
-from dataclasses import replace
 from functools import partialmethod
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from conftest import SEED
@@ -39,10 +37,6 @@ class TestTruth:
             covered.append(fit.gain.relative_low <= truth <= fit.gain.relative_high)
         assert sum(covered) >= 4
 
-    def test_the_curve_is_the_true_one(self):
-        truth, curve = 1 / np.arange(1, 11), usual_fit().propensity_source.curve
-        assert ((curve.low <= truth) & (truth <= curve.high)).mean() >= 0.7
-
     def test_no_gain_if_clicks_do_not_depend_on_the_item(self):
         """P(more than two of five logs err at 95 %) is 0.1 %."""
         rng = np.random.default_rng(SEED)
@@ -57,35 +51,11 @@ class TestTruth:
 
 
 @slow
-@pytest.mark.parametrize(
-    ("low", "high", "outcome"),
-    [(0.01, 0.2, "better"), (-0.01, 0.2, "not shown"), (-0.2, -0.01, "worse")],
-)
-def test_the_verdict_follows_the_interval(low, high, outcome):
-    gain = replace(usual_fit().gain, relative_low=low, relative_high=high, relative=0.1)
-    changed = replace(usual_fit(), gain=gain)
-    assert changed.decision.outcome == outcome
-    assert changed.is_better is (outcome == "better")
-    assert changed.verdict in changed._repr_html_()
-
-
-@slow
 def test_the_order_of_rows_and_labels_do_not_matter():
     log, features = usual_shop()
     shuffled = log.take(np.random.default_rng(SEED).permutation(len(log)))
     again = fit_from_impressions(*opened(shuffled, features.drop_columns("label")), seed=SEED)
     assert (again.ranker.weights_ == usual_fit().ranker.weights_).all()
-
-
-@slow
-def test_progress_never_goes_back():
-    steps = []
-    fit_from_impressions(*opened(*usual_shop()), propensities=KNOWN,
-                         progress=lambda name, share: steps.append((name, share)))  # fmt: skip
-    shares = [share for _, share in steps]
-    assert shares == sorted(shares)
-    assert 0 <= shares[0] <= shares[-1] <= 1
-    assert len({name for name, _ in steps}) == 4
 
 
 RANKERS = {
@@ -135,11 +105,6 @@ class TestWarnings:
         assert fit.propensity_source.source == "estimated by regression-em"
         (warning,) = [text for text in fit.warnings if "does not identify" in text]
         assert "in position 1 and in positions 2–10" in warning
-
-    def test_thin_support(self):
-        log, features = usual_shop()
-        fit = fit_from_impressions(*opened(log.slice(0, 700), features), propensities=KNOWN)
-        assert any(text.startswith("Thin support") for text in fit.warnings)
 
     def test_methods_that_disagree(self):
         """A click helps the items below it, so that position and relevance do not multiply."""
@@ -196,27 +161,6 @@ class TestPropensities:
         with pytest.raises(DataError, match=r"position 1 only.*--gamma.*shuffle the results"):
             fit_from_impressions(*top)
         assert fit_from_impressions(*top, propensities=KNOWN).propensity_source.source == "given"
-
-    def test_a_shuffled_share(self):
-        rng = np.random.default_rng(SEED)
-        log, features = usual_shop()
-        moved = log.to_pandas()
-        some = moved["session"] % 2 == 0
-        order = moved[some].assign(key=rng.random(some.sum())).sort_values(["session", "key"])
-        label = dict(zip(features["item_id"].to_pylist(), features["label"].to_pylist(),
-                         strict=True))  # fmt: skip
-        order["position"] = np.tile(np.arange(1, 11), some.sum() // 10)
-        chance = order["item_id"].map(label) / order["position"]
-        order["click"] = (rng.random(len(order)) < chance).astype(np.int8)
-        order["policy"] = "shuffled"
-        both = pa.concat_tables([
-            pa.Table.from_pandas(part.drop(columns="key", errors="ignore"), preserve_index=False)
-            for part in (order, moved[~some])
-        ])  # fmt: skip
-        options = PropensityOptions(randomized="shuffled")
-        fit = fit_from_impressions(*opened(both, features), propensities=options)
-        assert fit.propensity_source.source == "estimated by randomized"
-        assert fit.propensity_source.curve.n_impressions.sum() == some.sum()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from conftest import SEED
-from pyarrow import csv, parquet
+from pyarrow import parquet
 from requirements import need
 from shops import make, with_column
 
@@ -61,13 +61,6 @@ class TestResult:
             assert "item-0" not in text
             assert "q000" not in text
 
-    def test_exposure_and_estimator(self, run):
-        words = "--gamma 1 --exposure position-only --estimator snips --json"
-        figures = json.loads(run(*FIT, *words.split()))
-        assert figures["settings"]["exposure"] == "position-only"
-        assert figures["estimator"] == {"name": "snips", "reason": "as the options say"}
-        assert figures["gain"]["new"]["per"] == "relevant item"
-
     def test_contexts_values_and_joined_queries(self, run, shop, rng):
         log, _ = shop
         is_upper = pa.array(rng.random(len(log)) < 0.5)
@@ -93,60 +86,6 @@ class TestResult:
         monkeypatch.setattr(fitting, "fit_from_impressions", change_gain)
         printed = run(*FIT, "--gamma", "1", "--fail-unless-better", code=code)
         assert {0: "is better", 3: "is not shown to", 4: "is worse"}[code] in printed
-
-    def test_other_forms_of_the_input_give_the_same_ranker(self, run, shop):
-        log, features = shop
-        names = [name for name in features.column_names if name not in {"query_id", "item_id"}]
-        used = [name for name in names if name != "label"][1:3]
-        run(*FIT, "--gamma", "1", "--include", ",".join(used))
-        ranker = load_ranker("ranker.json")
-        assert ranker.feature_names_in_.tolist() == used
-        table = log.select(["query_id", "item_id", "position", "click"])
-        csv.write_csv(table.rename_columns(["q", "doc", "rank", "clicked"]), "log.csv")
-        columns = "query_id=q,item_id=doc,position=rank,click=clicked"
-        others = ", ".join(name for name in names if name not in {*used, "label"})
-        run("fit", "log.csv", *FIT[2:], "--columns", columns, "--gamma", "1", "--exclude", others)
-        assert (load_ranker("ranker.json").weights_ == ranker.weights_).all()
-
-    def test_column_names_of_log_and_features(self, run, shop):
-        names = {"query_id": "phrase", "item_id": "sku", "position": "slot"}
-        for table, name in zip(shop, ("log", "features"), strict=True):
-            own = [names.get(each, each) for each in table.column_names]
-            csv.write_csv(table.rename_columns(own), f"own_{name}.csv")
-        columns = ",".join(f"{name}={own}" for name, own in names.items())
-        words = ("--gamma", "1", "--columns", columns)
-        run("fit", "own_log.csv", "--features", "own_features.csv", "-o", "own.json", *words)
-        run(*FIT, "--gamma", "1")
-        own, usual = (load_ranker(f"{name}.json").scorer_.weights for name in ("own", "ranker"))
-        np.testing.assert_allclose(own, usual, rtol=1e-4)
-
-    def test_saved_propensities(self, run, folder):
-        figures = json.loads(run(*FIT, "--json"))
-        curve = json.dumps(figures["propensities"]["curve"])
-        (folder / "curve.json").write_text(curve, encoding="utf-8")
-        again = json.loads(run(*FIT, "--propensities", "curve.json", "--json"))
-        assert again["gain"]["value"] == pytest.approx(figures["gain"]["value"])
-
-
-@pytest.mark.parametrize("model", ["neural", "lightgbm", "xgboost"])
-def test_the_model_and_the_metric_are_passed_on(run, monkeypatch, model):
-    need("torch" if model == "neural" else model)
-
-    def spy(*_, ranker, evaluation, seed, **__):
-        raise CounterSampleError(f"{ranker.model}, {evaluation.metric}, seed {seed}")
-
-    monkeypatch.setattr("countersample.fitting.fit_from_impressions", spy)
-    line = run(*FIT, "--model", model, "--metric", "dcg@5", "--seed", 7, fails=True)
-    assert line.endswith(f"{model}, dcg@5, seed 7")
-
-
-def test_from_a_log_to_trees(run):
-    need("lightgbm")
-    figures = json.loads(run(*FIT, "--gamma", "1", "--model", "lightgbm", "--json"))
-    assert figures["trees"] > 0
-    assert figures["settings"]["model"] == load_ranker("ranker.json").kind == "boosted"
-    line = run(*FIT, "--model", "lightgbm", "--transform", "log", fails=True)
-    assert "transform is not an option of the model lightgbm: leave it out, as trees " in line
 
 
 class TestNothingHalfWritten:
@@ -230,10 +169,6 @@ def test_mixed_types_of_ids(run, folder, shop):
     assert re.search(
         r"item_id is text in \S*logs/a.parquet and integers in \S*logs/b.parquet", line
     )
-
-
-def test_no_such_log(run):
-    assert "nowhere.parquet" in run("fit", "nowhere.parquet", *FIT[2:], fails=True)
 
 
 def test_an_unreachable_spark_master(run):

@@ -16,7 +16,7 @@ from countersample.clicks import simulate_impressions
 from countersample.errors import DataError, ParameterError
 from countersample.fitting import fit_from_impressions, write_page
 from countersample.fitting.gain import hold_out_days, split_queries, train_folds, widen_interval
-from countersample.logs import FeatureTable, read_features, read_impressions
+from countersample.logs import read_features, read_impressions
 from countersample.metrics import item_ranks, rank_values
 from countersample.options import EvaluationOptions, PropensityOptions
 
@@ -184,20 +184,6 @@ def test_the_interval_is_widened_on_the_log_scale():
     assert widen_interval(empty, 0.2) is empty
 
 
-def test_the_interval_is_widened_by_the_share_that_is_held_out(shop):
-    """A share of 0.3 cannot be held out: both are three folds of the queries."""
-    ranker = CounterSampleRanker(learning_rate=0.01, steps=100)
-    fits = [
-        fit_from_impressions(
-            *opened(*shop), ranker=ranker, propensities=KNOWN, seed=SEED,
-            evaluation=EvaluationOptions(holdout=share),
-        )
-        for share in (0.3, 1 / 3)
-    ]  # fmt: skip
-    assert [fit.holdout.share for fit in fits] == [1 / 3, 1 / 3]
-    assert fits[0].gain == fits[1].gain
-
-
 # -- pages that show the top five of many items ---------------------------------------------------
 
 
@@ -255,24 +241,6 @@ class TestEstimator:
         assert other.estimator.name == "ips"
         assert other.gain.new.never_shown < 0.01
 
-    def test_options_override_the_choice(self):
-        other = fit_top_five(evaluation=EvaluationOptions(estimator="snips", metric="dcg@10"))
-        assert (other.estimator.name, other.gain.new.per) == ("snips", "relevant item")
-        assert any("no more than 5 items, and dcg@10 counts" in text for text in other.warnings)
-
-    def test_position_only_weights_underestimate(self, fit):
-        """They assume that an item of one session in ten was always shown, and not wanted."""
-        options = PropensityOptions(known=KNOWN, exposure="position-only")
-        other = fit_top_five(propensities=options)
-        assert other.settings["exposure"] == "position-only"
-        assert other.gain.new.high < true_values(other)[1]
-        assert abs(fit.gain.new.value / true_values(fit)[1] - 1) < 0.15
-
-    def test_sessions_without_ids(self, fit):
-        other = fit_top_five(read_impressions(top_five()[2].drop_columns("session")))
-        assert other.check.counts.sessions_from == "first position"
-        assert other.gain.relative == fit.gain.relative
-
     def test_logged_propensities_give_no_exposure(self, tmp_path):
         log = top_five()[2]
         own = read_impressions(log.append_column("propensity", [np.full(len(log), 0.5)]))
@@ -284,38 +252,3 @@ class TestEstimator:
         assert "A click weighs 1/propensity, as in the log." in (tmp_path / "page.html").read_text()
         with pytest.raises(DataError, match=r"'dr' needs .* take 'ips', or estimate"):
             fit_top_five(own, propensities=None, evaluation=EvaluationOptions(estimator="dr"))
-
-    def test_a_depth_changes_propensities_and_not_the_logged_value(self, fit):
-        options = PropensityOptions(known=1 / np.arange(1, 4), missing="skip")
-        shallow = fit_top_five(propensities=options)
-        assert abs(shallow.gain.logged.value / fit.gain.logged.value - 1) < 0.05
-        assert shallow.gain.relative < fit.gain.relative + 0.1
-        assert "or only where no propensity is known" in shallow.estimator.reason
-        assert any("or only where no propensity" in text for text in shallow.warnings)
-
-    def test_items_without_features_are_warned_about(self):
-        data, table, log = top_five()
-        few = data.subset(np.arange(250))
-        shorter = FeatureTable(few, table.item_ids[: few.n_items], has_labels=True)
-        options = PropensityOptions(known=KNOWN, missing="skip")
-        other = fit_from_impressions(read_impressions(log), shorter, propensities=options)
-        assert any("were shown have no features" in text for text in other.warnings)
-
-    def test_valuable_clicks_count_more(self):
-        """Buyers want those of the relevant items with much of the last feature."""
-        data, _, log = top_five()
-        query = np.searchsorted(data.query_ids, log["query_id"].to_numpy())
-        row = data.offsets[query] + log["item_id"].to_numpy()
-        clicked = log["click"].to_numpy() == 1
-        chance = np.random.default_rng(SEED).random(len(log))
-        bought = clicked & (chance < data.features[row, -1])
-        event = np.where(bought, "purchase", np.where(clicked, "click", "view"))
-        events = log.drop_columns("click").append_column("event", pa.array(event))
-        low, high = (
-            fit_top_five(read_impressions(events, values={"click": 1, "purchase": value}))
-            for value in (1, 10)
-        )
-        assert low.gain.logged.value < high.gain.logged.value
-        assert high.shown.clicks.sum() == clicked.sum() + 9 * bought.sum()
-        weights = [fit.ranker.weights_ / np.linalg.norm(fit.ranker.weights_) for fit in (low, high)]
-        assert weights[0][-1] < weights[1][-1]

@@ -4,7 +4,6 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 import twins_objectives as twin
-import xgboost as xgb
 from conftest import SEED
 
 from countersample import ClickLog, RankingDataset, estimate, simulate_clicks, synthetic
@@ -12,7 +11,6 @@ from countersample.errors import DataError, ParameterError
 from countersample.gbdt import boosting_objective, lightgbm_metric, xgboost_metric
 from countersample.objectives import LOSSES
 
-LIBRARIES = ("lightgbm", "xgboost")
 QUIET = {"verbosity": -1, "num_threads": 1, "deterministic": True, "force_row_wise": True}
 
 
@@ -74,78 +72,7 @@ def test_a_weight_a_row_is_not_a_weight_a_click():
     assert per_row.sum() != pytest.approx(0, abs=0.1)
 
 
-def test_naive_is_ips_where_users_look_at_everything(tiny):
-    dataset, log = tiny
-    seen = ClickLog(log.query, log.item, np.ones(log.n_rows))
-    scores = dataset.features[:, 1]
-    naive, second = boosting_objective(dataset, log, method="naive")(scores, None)
-    ips, other = boosting_objective(dataset, seen, method="ips")(scores, None)
-    np.testing.assert_array_equal(naive, ips)
-    np.testing.assert_array_equal(second, other)
-    weighted, _ = boosting_objective(dataset, log)(scores, None)
-    assert not np.allclose(naive, weighted, rtol=0.01)
-
-
 # -- inside the libraries
-
-
-def trained(library, dataset, log, n_trees, held_out=None, **options):
-    """Train by the library itself, with its own early stopping where there is a log to judge by."""
-    objective = boosting_objective(dataset, log)
-    if library == "lightgbm":
-        table = lgb.Dataset(dataset.features, label=np.zeros(dataset.n_items))
-        if held_out:
-            validation = lgb.Dataset(
-                held_out[0].features, label=np.zeros(held_out[0].n_items), reference=table
-            )
-            options = {
-                "valid_sets": [validation], "feval": lightgbm_metric(*held_out),
-                "callbacks": [lgb.early_stopping(10, verbose=False)],
-            }  # fmt: skip
-        params = QUIET | {"objective": objective, "min_data_in_leaf": 5}
-        return lgb.train(params, table, n_trees, **options)
-    if held_out:
-        options = {
-            "evals": [(xgb.DMatrix(held_out[0].features), "validation")],
-            "custom_metric": xgboost_metric(*held_out), "verbose_eval": False,
-            "callbacks": [xgb.callback.EarlyStopping(rounds=10, maximize=True)],
-        }  # fmt: skip
-    params = {"eta": 0.1, "nthread": 1, "disable_default_eval_metric": True}
-    return xgb.train(params, xgb.DMatrix(dataset.features), n_trees, obj=objective, **options)
-
-
-def predicted(booster, features, n_trees):
-    if isinstance(booster, lgb.Booster):
-        return booster.predict(features, num_iteration=n_trees)
-    return booster.predict(
-        xgb.DMatrix(features), iteration_range=(0, n_trees), output_margin=True
-    ).astype(np.float64)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_early_stopping_is_by_the_snips_estimate(library):
-    dataset = synthetic("tiny", n_queries=120, rng=SEED)
-    learned, validation = dataset.split(0.7, 0.3, rng=SEED)
-    log, held_out = (
-        simulate_clicks(part, policy=part.features[:, 0], n_clicks=2000, rng=SEED)
-        for part in (learned, validation)
-    )
-    booster = trained(library, learned, log, 200, held_out=(validation, held_out))
-    n_trees = booster.current_iteration() if library == "lightgbm" else booster.num_boosted_rounds()
-    assert n_trees < 200
-    values = [
-        estimate(
-            predicted(booster, validation.features, n), held_out, validation, metric="dcg@10",
-            estimator="snips", n_bootstrap=2,
-        ).value
-        for n in range(1, n_trees + 1)
-    ]  # fmt: skip
-    if library == "lightgbm":
-        assert booster.best_iteration == np.argmax(values) + 1
-        assert booster.best_score["valid_0"]["dcg@10"] == pytest.approx(max(values), rel=1e-9)
-    else:  # which keeps six digits
-        assert booster.best_iteration == np.argmax(np.round(values, 6))
-        assert booster.best_score == pytest.approx(max(values), abs=1e-6)
 
 
 @pytest.mark.parametrize("metric", ["dcg@3", "arp"])

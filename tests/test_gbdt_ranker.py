@@ -8,7 +8,6 @@ from conftest import SEED
 from lightgbm.basic import _ConfigAliases
 
 from countersample import (
-    ClickLog,
     PositionBias,
     RankingDataset,
     estimate,
@@ -66,6 +65,10 @@ def ndcg(ranker_or_scores, dataset):
     return evaluate(ranker_or_scores, dataset, "ndcg@10", no_relevant="skip")["ndcg@10"]
 
 
+def test_every_backend_is_tested():
+    assert set(LIBRARIES) == set(module.BACKENDS)
+
+
 # -- what it learns
 
 
@@ -74,34 +77,6 @@ def test_it_learns_what_a_linear_ranker_cannot(fitted, data):
     unseen = made_up(150, np.random.default_rng([SEED, 1]))
     linear = CounterSampleRanker(steps=5000, random_state=SEED).fit_log(dataset, log)
     assert ndcg(fitted, unseen) > ndcg(linear, unseen) + 0.05
-
-
-@pytest.mark.slow
-def test_ips_is_better_than_naive_if_the_ranking_was_bad():
-    rng = np.random.default_rng(SEED)
-    dataset, unseen = made_up(300, rng), made_up(300, rng)
-    wrong = -dataset.features[:, 0] * dataset.features[:, 1]
-    log = simulate_clicks(
-        dataset, wrong, 30_000, bias=PositionBias(gamma=1.0), relevant=1, rng=SEED
-    )
-    ips, naive = (
-        one_core("lightgbm", method=method).fit_log(dataset, log) for method in ("ips", "naive")
-    )
-    assert ndcg(ips, unseen) > ndcg(naive, unseen) + 0.02
-
-
-def test_queries_without_clicks_do_not_matter(data):
-    dataset, log = data
-    more = made_up(200, np.random.default_rng([SEED, 2]))
-    both = RankingDataset(
-        np.concatenate([dataset.features, more.features]),
-        np.concatenate([dataset.labels, more.labels]),
-        np.append(dataset.offsets, dataset.n_items + more.offsets[1:]),
-        np.arange(dataset.n_queries + more.n_queries),
-    )
-    unbound = ClickLog(log.query, log.item, log.propensity)
-    a, b = (one_core("lightgbm").fit_log(each, unbound) for each in (dataset, both))
-    np.testing.assert_array_equal(a.predict(dataset), b.predict(dataset))
 
 
 @pytest.mark.parametrize("backend", LIBRARIES)
@@ -222,27 +197,6 @@ def test_few_items():
     whole = {"feature_fraction": 1.0, "bagging_fraction": 1.0}
     ranker = one_core("lightgbm", min_items_in_leaf=1, **whole).fit(X, clicks, qid=qid)
     assert ranker.rank([[6.5], [0.0]], [1, 1]).tolist() == [1, 2]
-
-
-@pytest.mark.parametrize(("n_queries", "patience", "share"), [(20, None, 0.5), (300, 5, 0.8)])
-def test_items_in_a_leaf(n_queries, patience, share, monkeypatch):
-    seen = []
-    monkeypatch.setitem(
-        module.BACKENDS, "lightgbm",
-        lambda learned, log, settings, *others: (
-            seen.append((learned.n_items, settings["min_items_in_leaf"]))
-            or module.LightGBM(learned, log, settings, *others)
-        ),
-    )  # fmt: skip
-    dataset = made_up(n_queries, np.random.default_rng(SEED))
-    log = clicks_on(dataset, 2000)
-    params = {"patience": patience, "bagging_fraction": share, "n_trees": 5}
-    one_core("lightgbm", min_items_in_leaf="auto", **params).fit_log(dataset, log)
-    grown_on = int(share * min(items for items, _ in seen))
-    assert {least for _, least in seen} == {min(50, grown_on // 10)}
-    half = grown_on // 2
-    with pytest.raises(ParameterError, match=f"is {half + 1}, expected at most {half}, half of"):
-        one_core("lightgbm", min_items_in_leaf=half + 1, **params).fit_log(dataset, log)
 
 
 def test_no_split():

@@ -1,7 +1,5 @@
 """The linear ranker: what it learns, its choice of settings, its parameters."""
 
-from itertools import cycle
-
 import numpy as np
 import pytest
 from conftest import SEED
@@ -9,19 +7,15 @@ from conftest import SEED
 from countersample import (
     ClickLog,
     PositionBias,
-    RankingDataset,
     evaluate,
-    load_letor,
     simulate_clicks,
     synthetic,
     train,
 )  # fmt: skip
 from countersample.errors import DataError, ParameterError
-from countersample.objectives import OBJECTIVES
 from countersample.plans import UNITS
 from countersample.rankers import CounterSampleRanker
 from countersample.training import train_many
-from countersample.training.optimizers import OPTIMIZERS
 
 # The grid of the paper: 1e-10, 3e-10, …, 1, 3.
 PAPER_RATES = [m * 10.0**e for e in range(-10, 1) for m in (1, 3)]
@@ -75,26 +69,6 @@ def test_it_is_train_on_normalised_features(tiny, unit, average):
     assert ranker.fingerprint_ == dataset.fingerprint
 
 
-# Each objective and each optimizer, not their product
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("method", "objective", "optimizer"),
-    list(zip(cycle(("countersample", "ips")), OBJECTIVES, cycle(OPTIMIZERS), strict=False)),
-)
-def test_every_setting_learns(tiny, method, objective, optimizer):
-    dataset, log = tiny
-    ranker = CounterSampleRanker(
-        method=method, objective=objective, optimizer=optimizer, steps=3000, random_state=SEED,
-        learning_rate={"adagrad": 0.1, "dog": None}.get(optimizer, 0.01),
-    ).fit_log(dataset, log)  # fmt: skip
-    chance = np.random.default_rng(SEED).random(dataset.n_items)
-    learned, random = (
-        evaluate(scores, dataset, "ndcg@10", no_relevant="skip")["ndcg@10"]
-        for scores in (ranker.predict(dataset), chance)
-    )
-    assert learned > random + 0.05
-
-
 # -- its path, beside the best learning rate
 
 
@@ -128,24 +102,6 @@ def test_the_default_is_as_good_as_the_best_of_the_papers_rates(shape, n_queries
     splits = [(*dataset.split(0.7, 0.3, rng=SEED), 3) for dataset in datasets]
     found, best = against_the_papers_grid(splits, steps=5_000)
     assert found >= 0.975 * best  # on two logs of few queries
-
-
-@pytest.mark.slow
-def test_the_default_on_mq2008(shared):
-    parts = [load_letor(shared / "mq2008" / f"S{k}.txt.xz") for k in range(1, 6)]
-
-    def joined(chosen):
-        sizes = np.concatenate([part.query_sizes for part in chosen])
-        return RankingDataset(
-            np.concatenate([part.features for part in chosen]),
-            np.concatenate([part.labels for part in chosen]),
-            np.append(0, np.cumsum(sizes)),
-            np.concatenate([part.query_ids for part in chosen]),
-        )
-
-    splits = [(joined(parts[:k] + parts[k + 1 :]), parts[k], 1) for k in range(5)]
-    found, best = against_the_papers_grid(splits, steps=10_000)
-    assert found >= 0.98 * best  # 780 labelled queries in all: the best of 22 is lucky by as much
 
 
 # -- errors

@@ -10,7 +10,6 @@ from pyarrow import parquet
 from shops import MAKE
 
 from countersample import ClickLog
-from countersample.errors import CounterSampleError
 from countersample.evaluation import estimate_gain
 from countersample.fitting import compare_from_impressions
 from countersample.logs import read_features, read_impressions
@@ -99,17 +98,6 @@ class TestCommand:
         assert "No verdict on a.json over your current ranker: a.json was trained" in printed
         assert " is better than" not in printed
 
-    def test_no_verdict_on_some_days_of_the_training_log(self, compare, shop, tmp_path):
-        march = shop[0]
-        days = np.datetime64("2026-03-01") + 10 * np.arange(len(march)) // len(march)
-        dated = march.append_column("timestamp", pa.array(days))
-        parquet.write_table(dated, tmp_path / "march.parquet")
-        figures = compare("a.json", *MARCH, "--holdout-last", "3d", "--json")
-        assert figures["join"]["n_clicks"] < march["click"].to_numpy().sum()
-        assert figures["verdicts"] == {"a.json": "none"}
-        assert "trained on this very log" in figures["withheld"]["a.json"]
-        assert not any("trained on a log" in text for text in figures["warnings"])
-
     def test_no_verdict_on_a_leaking_feature(self, compare, shop, tmp_path):
         """The click rate of the same log is a feature, until it is accepted."""
         march, april, features = shop
@@ -126,21 +114,6 @@ class TestCommand:
         assert any("'ctr' was computed from" in text for text in figures["warnings"])
         assert compare(*words, "--accept-features", "ctr")["withheld"] == {}
 
-    def test_the_days_that_evaluate(self, compare, shop, tmp_path):
-        """The last days of one log of two months, which has the name of the training log."""
-        days = [np.datetime64("2026-03-01"), np.datetime64("2026-04-01")]
-        both = [
-            table.append_column("timestamp", pa.array(np.full(len(table), day)))
-            for table, day in zip(shop[:2], days, strict=True)
-        ]
-        parquet.write_table(pa.concat_tables(both), tmp_path / "march.parquet")
-        alone = compare("a.json", *APRIL, "--gamma", "1", "--json")
-        for words in (["--holdout-from", "2026-04-01"], ["--holdout-last", "1d"]):
-            figures = compare("a.json", *MARCH, "--json", *words)
-            assert figures["estimates"] == alone["estimates"]
-            (warning,) = [text for text in figures["warnings"] if "log of this name" in text]
-            assert warning.startswith("a.json was trained on a log of this name (march.parquet)")
-
     def test_nothing_is_better_if_propensities_are_not_identified(self, compare, shop, tmp_path):
         log = shop[1]
         one = log.filter(np.array(log["policy"].to_pylist()) == "by-price")
@@ -148,15 +121,6 @@ class TestCommand:
         printed = compare("a.json", *APRIL, "--fail-unless-better", code=3)
         assert "a.json is not shown to be better: the log does not identify the prop" in printed
         assert "If the estimates of regression-em are right, a.json is better than" in printed
-
-    @pytest.mark.parametrize("estimator", ["ips", "snips", "clipped", "dr"])
-    def test_any_estimator(self, compare, estimator):
-        figures = compare("a.json", *APRIL, "--gamma", "1", "--estimator", estimator, "--metric",
-                          "dcg@5", "--json")  # fmt: skip
-        estimate = figures["estimates"]["a.json"]
-        assert (estimate["estimator"], estimate["metric"]) == (estimator, "dcg@5")
-        assert figures["differences"][0]["relative"] > 0
-        assert not figures["is_joint"]  # nothing was estimated
 
     def test_errors(self, compare):
         for words, error in {
@@ -191,29 +155,6 @@ def test_one_candidate_has_the_value_of_a_gain(shop):
     assert (one.low, one.high) != (fixed.low, fixed.high)
 
 
-def test_items_never_shown_need_a_model(shop):
-    """One estimator for all candidates: dr if one of them needs it."""
-    _, april, features = shop
-    top = april.filter(april["position"].to_numpy() <= 2)
-    table = read_features(features)
-    item = table.dataset.features
-    candidates = {"a": item[:, 0] - item[:, 2], "logged": None, "b": item[:, 3]}
-    result = compare_from_impressions(
-        read_impressions(top), table, candidates, propensities=[1.0, 0.5]
-    )
-    assert result.estimator.name == "dr"
-    assert "never showed" in result.estimator.reason
-    assert {each.estimator for each in result.comparison.estimates.values()} == {"dr"}
-
-
-def test_a_feature_that_the_data_lacks(shop):
-    march, april, features = shop
-    ranker = make_ranker(RANKERS["a.json"], march, features)
-    data = read_features(features, exclude=["reviews"])
-    with pytest.raises(CounterSampleError, match=r"mine: no feature 'reviews'"):
-        compare_from_impressions(read_impressions(april), data, {"mine": ranker})
-
-
 @pytest.mark.parametrize(
     ("first", "last", "n_shared"),
     [
@@ -238,16 +179,3 @@ def test_no_verdict_on_days_that_a_ranker_was_trained_on(shop, first, last, n_sh
     if n_shared:
         assert f"until {last}, and {n_shared} of the 2 evaluation" in comparison.withheld["a"]
         assert comparison.better == ()
-
-
-def test_without_a_verdict_nothing_is_better(shop):
-    """Although the numbers are above 0."""
-    march, _, features = shop
-    ranker = make_ranker(RANKERS["a.json"], march, features)
-    comparison = compare_from_impressions(
-        read_impressions(march), read_features(features), {"a": ranker}, propensities=[1.0] * 10
-    ).comparison
-    assert comparison.differences[0].low > 0
-    assert comparison.better == ()
-    assert comparison.to_frame("pandas")["verdict"].tolist() == ["none"]
-    assert comparison.sentences[0].startswith("No verdict on a over your current ranker: a was")

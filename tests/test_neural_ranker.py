@@ -7,18 +7,15 @@ import torch
 from conftest import SEED
 
 from countersample import (
-    ClickLog,
     CounterSampleRanker,
     PositionBias,
     RankingDataset,
     evaluate,
     simulate_clicks,
     synthetic,
-    train,
 )  # fmt: skip
 from countersample.errors import ParameterError
-from countersample.objectives import OBJECTIVES
-from countersample.torch import ClickDataset, NeuralRanker, click_loss, networks
+from countersample.torch import NeuralRanker, networks
 from countersample.torch.networks import MIN_DRAWS
 from countersample.training import DivergedError
 
@@ -34,50 +31,8 @@ def tiny():
     return data, simulate_clicks(data, data.features[:, 0], 5000, rng=SEED)
 
 
-@pytest.fixture(scope="module")
-def fitted(tiny):
-    return NeuralRanker(**QUICK).fit_log(*tiny)
-
-
 def ndcg(ranker, data):
     return evaluate(ranker, data, "ndcg@10")["ndcg@10"]
-
-
-def by_chance(data, rng):
-    return np.mean([ndcg(rng.random(data.n_items), data) for _ in range(20)])
-
-
-# -- a linear net is the linear ranker
-
-
-@pytest.mark.parametrize(
-    ("objective", "method", "unit"),
-    [
-        (objective, ("countersample", "ips", "naive")[k % 3], ("click", "query")[k // 3 % 2])
-        for k, objective in enumerate(OBJECTIVES)
-    ],
-)
-def test_a_linear_net_takes_the_steps_of_linear_training(tiny, method, unit, objective):
-    """With the same draws and the same optimizer, to the precision of float32."""
-    data, log = (
-        tiny[0].normalized("minmax"),
-        ClickLog(tiny[1].query, tiny[1].item, tiny[1].propensity),
-    )
-    settings = {"method": method, "unit": unit, "objective": objective}
-    result = train(
-        data, log, **settings, learning_rate=0.002, steps=50, batch_size=8, average=False, rng=SEED
-    )
-    examples = ClickDataset(data, log, unit=unit, plan=method)
-    drawn = examples.plan.draw(50 * 8, np.random.default_rng(SEED)).reshape(50, 8)
-    weights = torch.zeros(data.n_features, requires_grad=True)
-    sgd = torch.optim.SGD([weights], lr=0.002)
-    for indices in drawn:
-        batch = examples.__getitems__(indices)
-        sgd.zero_grad()
-        click_loss(batch.features @ weights, batch, objective=objective).backward()
-        sgd.step()
-    size = np.abs(result.coef).max()
-    np.testing.assert_allclose(weights.detach().numpy(), result.coef, atol=1e-4 * size)
 
 
 # -- what it learns
@@ -101,29 +56,11 @@ def test_it_learns_what_no_linear_ranker_can():
     assert ndcg(net, test) > ndcg(linear, test) + 0.15
 
 
-@pytest.mark.parametrize(
-    "params",
-    [{"objective": "rank"}, {"objective": "softmax"}, {"unit": "click"}, {"method": "ips"}],
-    ids=str,
-)
-def test_settings_learn(tiny, params, rng):
-    data, log = tiny
-    ranker = NeuralRanker(**QUICK | {"patience": None} | params).fit_log(data, log)
-    assert ndcg(ranker, data) > by_chance(data, rng) + 0.04
-
-
 def test_it_leaves_no_trace_in_torch(tiny):
     before = torch.get_rng_state(), torch.get_num_threads(), torch.is_grad_enabled()
     NeuralRanker(**QUICK | {"epochs": 1}).fit_log(*tiny)
     torch.testing.assert_close(torch.get_rng_state(), before[0])
     assert (torch.get_num_threads(), torch.is_grad_enabled()) == before[1:]
-
-
-def test_scores_are_those_of_the_network_by_torch(tiny, fitted):
-    scaled = torch.from_numpy(fitted.preprocessing_.normalizer(tiny[0]).features)
-    first, last = (torch.from_numpy(weight) for weight in fitted.scorer_.weights)
-    scores = torch.relu(scaled @ first.T + torch.from_numpy(fitted.scorer_.biases[0])) @ last.T
-    np.testing.assert_allclose(fitted.predict(tiny[0]), scores[:, 0].numpy(), rtol=1e-4, atol=1e-5)
 
 
 # -- when it stops

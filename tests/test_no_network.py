@@ -15,17 +15,10 @@ ELSEWHERE = "192.0.2.1"  # kept for documentation: nobody has it
 UDP = socket.SOCK_DGRAM
 WAYS = {
     "connect": lambda s: s.connect((ELSEWHERE, 80)),
-    "connect, told by a number": lambda s: s.connect_ex((ELSEWHERE, 80)),
     "send": lambda s: s.sendto(b"x", (ELSEWHERE, 9)),
-    "send a message": lambda s: s.sendmsg([b"x"], [], 0, (ELSEWHERE, 9)),
     "listen to all": lambda s: s.bind(("0.0.0.0", 0)),  # noqa: S104 (it is refused)
-    "listen to all, unnamed": lambda s: s.bind(("", 0)),
     "the usual way": lambda _: socket.create_connection((ELSEWHERE, 80), timeout=1),
     "look up": lambda _: socket.getaddrinfo("example.org", 80),
-    "look up, as bytes": lambda _: socket.getaddrinfo(b"example.org", 80),
-    "look up, the old way": lambda _: socket.gethostbyname("example.org"),
-    "look up an address": lambda _: socket.gethostbyaddr(ELSEWHERE),
-    "look up a name": lambda _: socket.getnameinfo((ELSEWHERE, 80), 0),
 }
 
 

@@ -12,7 +12,6 @@ from requirements import need
 from shops import make, opened
 
 import countersample
-from countersample.defaults import CONFIDENCE
 from countersample.errors import ParameterError
 from countersample.export.targets import TARGETS
 from countersample.fitting import fit_from_impressions
@@ -95,26 +94,6 @@ def test_a_default_is_written_once(value):
             if isinstance(node, ast.Constant) and type(node.value) is type(value):
                 places += [f"{path.name}:{node.lineno}"] if node.value == value else []
     assert [place.partition(":")[0] for place in places] == ["defaults.py"], places
-
-
-@pytest.mark.slow
-def test_another_confidence_changes_every_interval():
-    log, features = make(SEED, queries=30, sessions=600)
-    fits = [
-        fit_from_impressions(
-            *opened(log, features), evaluation=EvaluationOptions(confidence=each), seed=SEED
-        )
-        for each in (CONFIDENCE, 0.5)
-    ]
-    for usual, narrow in [
-        [fit.gain for fit in fits],
-        [fit.ab_plan for fit in fits],
-        [fit.gain.new for fit in fits],
-    ]:
-        assert narrow.high - narrow.low < usual.high - usual.low
-    usual, narrow = (fit.propensity_source.curve for fit in fits)
-    assert (narrow.high - narrow.low)[-1] < (usual.high - usual.low)[-1]
-    assert fits[0].gain.value == fits[1].gain.value
 
 
 @pytest.mark.parametrize("options", [{"impute": "median"}, {"model": "lightgbm"}])

@@ -16,11 +16,6 @@ def test_every_public_name_is_there(name):
     assert name in dir(countersample)
 
 
-def test_no_other_name():
-    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
-        _ = countersample.nonsense
-
-
 @pytest.mark.parametrize(
     ("statement", "not_imported"),
     [

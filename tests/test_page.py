@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from html_pages import Page
-from shops import known_fit, usual_fit, usual_shop
+from shops import usual_fit, usual_shop
 
 from countersample.fitting import write_page
 
@@ -59,7 +59,3 @@ def test_heaviest_pairs_first():
     examined = (counts.impressions[rows] * theta).sum()
     sessions = counts.sessions[counts.query[rows][0]]
     assert np.isclose(pair.weight, counts.clicks[rows].sum() / (examined / sessions))
-
-
-def test_known_propensities_are_shown_by_their_means(read_page):
-    assert '<th scope="row">5</th><td>0.200</td><td>–</td>' in read_page(known_fit())

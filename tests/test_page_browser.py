@@ -86,27 +86,3 @@ def test_a_withheld_verdict_promises_nothing(visit, fit):
     assert page.locator(".card:has-text('The gain over') svg").count() == 0
     assert "--accept-features" in page.locator(".notice").text_content()
     assert page.locator("section h2").all_text_contents() == ["Repeat it"]
-
-
-def test_the_curve_in_use_is_not_cut_off_on_a_phone(visit, fit):
-    page = visit(fit, PHONE)
-    used, others = page.locator(".card:has-text('Examination by position') .scroll").all()
-    header = ["position", "adjacent-chain", "interval"]
-    assert used.locator("thead th").all_text_contents() == header
-    assert used.evaluate("box => box.scrollWidth <= box.clientWidth")
-    assert not others.is_visible()
-    page.get_by_text("Estimates of other methods").click()
-    assert others.is_visible()
-    names = others.locator("thead th").all_text_contents()
-    assert {"position", "all-pairs"} <= set(names)
-    assert "adjacent-chain" not in names
-
-
-def test_it_has_the_command_that_exports_the_ranker(visit, fit):
-    page = visit(fit, PHONE, ranker="my rankers/shop.json")
-    last = page.locator("section#use")
-    assert last.locator("pre").text_content() == (
-        "countersample export 'my rankers/shop.json' --to elasticsearch -o model.json"
-    )
-    assert last.locator("pre").evaluate("box => box.scrollWidth <= box.clientWidth")
-    assert fit.ab_plan.sentence in last.text_content()

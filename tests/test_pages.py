@@ -2,15 +2,13 @@
 
 import base64
 import hashlib
-import itertools
 import re
 from importlib.resources import files
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from html_pages import Page
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from countersample import pages
@@ -20,12 +18,9 @@ from countersample.pages.charts import (
     figure_style,
     inline_figure,
     log_ticks,
-    new_axes,
     new_panels,
     save_figure,
     save_picture,
-    set_log,
-    style_of,
 )
 
 UNSEEN, SEEN = "a\x1b\x07\x00\x9b\u202e\u2066", r"a\u001b\u0007\u0000\u009b\u202e\u2066"
@@ -97,32 +92,11 @@ class TestPage:
         assert "url(" not in css
         assert "@import" not in css
 
-    def test_names_are_used_once(self):
-        page = a_page(contents={"first": "First"})
-        ids = [element["id"] for element in page.elements if "id" in element]
-        assert len(ids) == len(set(ids))
-        text = {e.get("href", "").removeprefix("#") for e in page.all("a")}
-        assert text <= set(ids)
-
-    def test_parts_are_labelled_for_readers_who_cannot_see(self):
-        page = a_page()
-        assert all(th["scope"] in {"col", "row"} for th in page.all("th"))
-        (box,) = page.all("div", **{"class": "scroll"})
-        assert (box["role"], box["tabindex"], box["aria-label"]) == ("region", "0", NASTY)
-        assert all(svg["role"] == "img" for svg in page.all("svg"))
-
     def test_written_whole_or_not_at_all(self, tmp_path):
         pages.write_page(tmp_path / "a.html", "é")
         assert (tmp_path / "a.html").read_bytes() == "é".encode()
         with pytest.raises(CounterSampleError, match="cannot be written"):
             pages.write_page(tmp_path / "none" / "a.html", "")
-
-
-def test_a_table_for_notebooks_takes_any_values():
-    page = Page(pages.notebook_table(["a", "b"], [[1, None], [NASTY, 0.5]]))
-    assert [td["text"] for td in page.all("td")] == ["None", "0.5"]
-    assert [th["text"] for th in page.all("th")] == ["a", "b", "1", NASTY]
-    assert not page.all("caption")
 
 
 class TestDrawing:
@@ -135,13 +109,6 @@ class TestDrawing:
         assert "#0072b2" not in text
         assert "font-family" not in text
         assert ">position &lt;x&gt;</text>" in text
-
-    def test_every_method_has_a_colour_and_a_style_of_its_own(self):
-        assert len({style.colour for style in STYLES.values()}) == len(STYLES)
-        assert len({style.dash for style in STYLES.values()}) == len(STYLES)
-        published = {"#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
-        assert {style.colour for style in STYLES.values()} - published == {"#6E6E6E"}
-        assert style_of("mine", "click") not in STYLES.values()
 
     def test_the_same_figure_gives_the_same_bytes(self, tmp_path):
         for stem in ("a.1", "b.1"):
@@ -165,27 +132,6 @@ class TestDrawing:
         assert first * (1 - 1e-6) <= ticks[0] <= ticks[-1] <= last * (1 + 1e-6)
         gaps = np.diff(np.log(ticks)) / np.log(ratio)  # in shares of the axis
         assert gaps.min() > 0.1
-
-    @given(low=st.floats(0.01, 1e4), ratio=st.floats(1.5, 1e6))
-    @settings(max_examples=10, deadline=None)
-    def test_labels_of_a_logarithmic_axis_do_not_overlap(self, low, ratio):
-        figure, axes = new_axes(2.5, 2)
-        axes.set_xlim(low, low * ratio)
-        set_log(axes, "x")
-        figure.draw_without_rendering()
-        labels = [*axes.get_xticklabels(), *axes.get_xticklabels(minor=True)]
-        boxes = sorted(
-            (box.x0, box.x1)
-            for box in (text.get_window_extent() for text in labels if text.get_text())
-        )
-        assert len(boxes) >= 2
-        for (_, end), (start, _) in itertools.pairwise(boxes):
-            assert start > end
-
-    def test_settings_of_matplotlib_stay_as_they_were(self):
-        before = dict(mpl.rcParams)
-        inline_figure(a_figure(), "A")
-        assert dict(mpl.rcParams) == before
 
     def test_other_formats_are_refused(self, tmp_path):
         with pytest.raises(ParameterError, match=r"a name that ends in \.png, \.svg or \.pdf"):

@@ -66,13 +66,6 @@ def test_a_table_that_is_too_wide_scrolls_and_shows_it(open_page, address):
     assert style(wide, "outlineStyle") == "solid"
 
 
-def test_a_card_with_a_wide_table_takes_the_whole_row_and_commands_wrap(open_page, address):
-    page = open_page(address, viewport={"width": 1280, "height": 800})
-    row, card = page.locator(".cards").bounding_box(), page.locator(".card").last.bounding_box()
-    assert card["width"] == row["width"]
-    assert page.locator("pre").evaluate("box => box.scrollWidth <= box.clientWidth")
-
-
 def test_texts_of_a_model_card_wrap(open_page, tmp_path):
     """The table of settings may have a long sentence, which hid all other values."""
     ranker, _ = made("linear", "minmax", np.random.default_rng(0))
@@ -97,13 +90,3 @@ def test_dark_and_light(open_page, address):
         ("rgb(253, 253, 251)", "rgb(0, 114, 178)", "rgb(91, 88, 82)"),
         ("rgb(22, 24, 27)", "rgb(74, 168, 232)", "rgb(170, 166, 158)"),
     ]
-
-
-def test_on_paper(open_page, address):
-    page = open_page(address, color_scheme="dark")
-    page.emulate_media(media="print", color_scheme="dark")
-    assert style(page.locator("body"), "backgroundColor") == "rgb(253, 253, 251)"
-    assert not page.locator("nav").is_visible()
-    assert style(page.locator(".scroll").first, "overflowX") == "visible"
-    assert style(page.locator(".card").first, "breakInside") == "avoid"
-    assert page.pdf(format="A4").startswith(b"%PDF-")

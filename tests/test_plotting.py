@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from countersample import ClickLog, plotting
 from countersample.clicks import diagnose
 from countersample.logs import PositionCounts
-from countersample.pages.charts import style_of
 from countersample.plotting import (
     plot_click_rates,
     plot_gain,
@@ -76,17 +75,6 @@ class TestPropensities:
         assert ax.get_ylim()[0] == 0
         assert ax.get_legend() is None
 
-    def test_several_stand_beside_each_other_on_a_log_scale(self, ax):
-        other = Propensities([1, 0.4, 0.1], low=[1, 0.3, 0.1], high=[1, 0.6, 0.3],
-                             n_impressions=[9, 9, 9], method="em")  # fmt: skip
-        plot_propensities({"a": CURVE, "b": other}, log=True, ax=ax)
-        a, b = (container.lines[0] for container in ax.containers)
-        np.testing.assert_allclose(a.get_xdata(), [0.96, 1.96, 2.96])
-        np.testing.assert_allclose(b.get_xydata(), [[1.04, 1], [2.04, 0.4], [3.04, 0.1]])
-        assert ax.get_yscale() == "log"
-        np.testing.assert_allclose(intervals(ax)[2], [0.0002, 0.3])  # 0 is not on a log scale
-        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
-
 
 def test_click_rates(ax):
     plot_click_rates(COUNTS, ax=ax)
@@ -112,14 +100,6 @@ class TestLearningCurve:
         assert band[:, 1].min() == 0.5
         assert band[:, 1].max() == 1
         assert ax.get_ylabel() == "ndcg@10"
-
-    def test_methods_have_their_style_and_a_legend(self, ax):
-        for plan in ("ips", "countersample"):
-            plot_learning_curve([1, 2], [3, 4], label=plan, method=(plan, "click"), ax=ax)
-        colours = [to_hex(line.get_color()).upper() for line in ax.lines]
-        assert colours == [style_of(plan, "click").colour for plan in ("ips", "countersample")]
-        assert [t.get_text() for t in ax.get_legend().get_texts()] == ["ips", "countersample"]
-        assert not ax.collections
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """Progress, its lines and its bar; text of a file is shown on a terminal, and not obeyed."""
 
 import json
-import math
-import sys
 
 import pytest
 
@@ -31,15 +29,6 @@ def test_parts_of_parts_add_up():
     assert calls == [("c", 0.25), ("b", 0.562)]  # 1/2 · 1/2, 1/2 + 1/2 · 1/4 · 1/2
 
 
-def test_side_by_side_is_the_mean_and_never_goes_back():
-    calls = []
-    parts = Progress(lambda _what, share: calls.append(share)).side_by_side(2)
-    parts[0].update(0.5)
-    parts[1].update(1.0)
-    parts[0].update(0.25)
-    assert calls == [0.25, 0.75, 0.75]
-
-
 def test_plain_lines_after_two_seconds_then_every_ten(clock, capsys):
     with share_progress("fitting") as update:
         for second, share in ((1, 0.1), (4, 0.2), (5, 0.25), (20, 0.5)):
@@ -65,15 +54,6 @@ def test_bytes(clock, capsys, total, line):
     assert capsys.readouterr().err.strip() == line
 
 
-def test_a_bar_on_a_terminal(clock, capsys, monkeypatch):
-    monkeypatch.setattr(_progress.sys.stderr, "isatty", lambda: True, raising=False)
-    with share_progress("fitting") as update:
-        update("training", math.nan)
-        clock[0] = 103.0
-        update("training", 0.5)
-    assert "fitting: training" in capsys.readouterr().err
-
-
 # -- text from files ------------------------------------------------------------------------------
 
 
@@ -91,11 +71,3 @@ def test_results_and_notes(capsys):
         assert not set(text) & {"\x1b", "\x07", "\r", "\x9b", "\u202e"}
         assert r"\u001b" in text
     assert json.loads(printed.out[printed.out.index("{") :]) == {"item": EVIL}
-
-
-def test_names_with_brackets_on_a_bar(monkeypatch, capsys):
-    monkeypatch.setattr(_progress, "PATIENCE", 0)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with share_progress("reading [/a].txt", show=True) as update:
-        update(f"half {EVIL}", 0.5)
-    assert "reading [/a].txt" in capsys.readouterr().err

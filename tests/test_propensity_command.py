@@ -10,7 +10,6 @@ from pyarrow import parquet
 from shops import make
 
 from countersample.propensity import (
-    ContextPropensities,
     Propensities,
     TrustPropensities,
     load_propensities,
@@ -57,25 +56,11 @@ def test_what_is_saved_is_what_fit_reads(run):
     assert used["propensities"]["curve"]["value"] == found["curve"]["value"]
 
 
-def test_by_context(run):
-    printed = run(*LOG, "--context", "device", "-o", "looks.json")
-    assert "desktop: position" in printed
-    assert "phone: position" in printed
-    assert isinstance(load_propensities("looks.json"), ContextPropensities)
-
-
 def test_with_trust(run):
     printed = run(*LOG, "--propensity-method", "trust", "--depth", 4, "-o", "looks.json")
     assert printed.startswith("Estimated with trust bias.")
     assert "α" in printed
     assert isinstance(load_propensities("looks.json"), TrustPropensities)
-
-
-def test_by_features_down_to_a_depth(run):
-    found = json.loads(run(*LOG, "--propensity-method", "regression-em", "--features",
-                           "features.parquet", "--depth", 3, "--json"))  # fmt: skip
-    assert found["source"] == "estimated by regression-em"
-    assert len(found["curve"]["value"]) == 3
 
 
 @pytest.mark.parametrize(
@@ -102,9 +87,3 @@ def test_a_log_with_propensities_of_its_own(run, shop):
     parquet.write_table(log, "log.parquet")
     assert "the log has a column 'propensity', which fit takes as it is" in run(*LOG, fails=True)
     assert "by all-pairs" in run(*LOG, "--propensity-method", "all-pairs")
-
-
-def test_a_log_in_which_nothing_moves(run):
-    log, _ = make(SEED, queries=20, sessions=500, policies=["by-price"])
-    parquet.write_table(log, "log.parquet")
-    assert "shuffle" in run(*LOG, fails=True)

@@ -3,18 +3,15 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import SEED
 from shops import known_fit, opened, top_five, usual_fit, usual_shop
 
 from countersample.evaluation import estimate_gain
-from countersample.fitting import fit_from_impressions
 from countersample.fitting.propensity_draws import Units, draw_thetas, draw_values
 from countersample.logs import PositionCounts, read_impressions
 from countersample.logs.exposure import examination_of_rows
 from countersample.logs.joins import Matched
 from countersample.logs.tally import find_visits
 from countersample.metrics import item_ranks, rank_values
-from countersample.options import EvaluationOptions, PropensityOptions
 from countersample.propensity import ContextPropensities, Propensities
 from countersample.propensity.cells import QueryDraws
 
@@ -55,23 +52,6 @@ class TestQueries:
             )  # fmt: skip
             assert values == pytest.approx([gain.new.value, gain.logged.value])
 
-    @pytest.mark.parametrize("estimator", ["ips", "dr"])
-    def test_several_rankings_are_each_as_if_alone(self, parts, estimator):
-        matched, curve, scores, model = parts
-        queries = QueryDraws(np.ones(len(matched.counts.query_ids), bool), 4, SEED)
-        curves = {"": np.stack([curve.value ** (1 + k / 10) for k in range(4)])}
-        units = Units.of_queries(matched.counts, queries)
-
-        def drawn(of):
-            return draw_values(
-                of, matched, curve, curves, units, metric="dcg@5", exposure="policy-aware",
-                relevance=model if estimator == "dr" else None,
-            )  # fmt: skip
-
-        together = drawn(np.stack([scores, model, -scores]))
-        for k, one in enumerate((scores, model, -scores)):
-            assert together[:, [k, 3]] == pytest.approx(drawn(one))
-
     def test_a_position_that_a_draw_does_not_support_has_the_estimate_of_the_log(self, parts):
         matched, curve, scores, _ = parts
         queries = _EachOnce(np.ones(len(matched.counts.query_ids), bool), 3, 0)
@@ -100,25 +80,6 @@ class TestQueries:
         n_sessions = matched.counts.sessions.sum()
         assert result[0, 0] == pytest.approx(reward[rows] @ shown.weights / n_sessions)
 
-    def test_queries_count_as_often_as_they_are_drawn(self, parts):
-        """With one curve, the values of logs in which queries are there several times."""
-        matched, curve, scores, _ = parts
-        data = matched.dataset
-        queries = QueryDraws(np.ones(len(matched.counts.query_ids), bool), 4, SEED)
-        result = draw_values(
-            scores, matched, curve, None, Units.of_queries(matched.counts, queries),
-            metric="dcg@5", exposure="policy-aware", relevance=None,
-        )  # fmt: skip
-        shown, *_ = matched.shown(curve)
-        weights = np.concatenate(list(queries.blocks()))
-        for w, values in zip(weights, result, strict=True):
-            times = w[shown.query].astype(int)  # all queries have features: the same indices
-            again = shown.take(np.repeat(np.arange(len(shown)), times))
-            rows = data.offsets[again.query] + again.item
-            reward = rank_values("dcg@5", item_ranks(scores, data))[rows]
-            n_sessions = w @ matched.counts.sessions
-            assert values[0] == pytest.approx(reward @ again.weights / n_sessions)
-
     @slow
     def test_the_interval_of_a_fit_includes_the_propensities(self):
         joint, fixed = usual_fit(), known_fit()
@@ -127,17 +88,6 @@ class TestQueries:
         assert not fixed.is_joint
         width = [(g.logged.high - g.logged.low) / g.logged.value for g in (joint.gain, fixed.gain)]
         assert width[0] > width[1]
-
-    @slow
-    def test_doubly_robust_intervals_contain_their_estimate(self):
-        _, table, log = top_five()
-        fit = fit_from_impressions(
-            read_impressions(log), table, propensities=PropensityOptions(exposure="position-only"),
-            evaluation=EvaluationOptions(estimator="dr"),
-        )  # fmt: skip
-        assert fit.is_joint
-        assert fit.gain.new.low < fit.gain.new.value < fit.gain.new.high
-        assert fit.gain.low < fit.gain.value < fit.gain.high
 
 
 def test_a_draw_keeps_the_first_positions_of_contexts_equal():

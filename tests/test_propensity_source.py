@@ -3,15 +3,14 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 from conftest import SEED
 from invoking import invoke
 
-from countersample import PositionBias, evaluate, synthetic
+from countersample import PositionBias, synthetic
 from countersample.clicks import Shuffled, simulate_impressions
 from countersample.errors import DataError
-from countersample.fitting import fit_from_impressions, write_page
+from countersample.fitting import fit_from_impressions
 from countersample.logs import FeatureTable, read_impressions
 from countersample.options import PropensityOptions
 from countersample.propensity import estimate
@@ -38,17 +37,6 @@ def simulate(data, contexts, sessions, top):
     )
 
 
-class Known:
-    """The true curves of the contexts."""
-
-    def examination_of(self, position, context):
-        theta = np.empty(len(position))
-        for name, curve in CURVES.items():
-            rows = np.asarray(context) == name
-            theta[rows] = curve.propensity(np.asarray(position)[rows])
-        return theta, np.zeros(len(position))
-
-
 @pytest.fixture(scope="module")
 def mixed(world):
     return simulate(world[0], {name: (0.5, each) for name, each in CURVES.items()}, 40_000, 10)
@@ -73,27 +61,6 @@ class TestContexts:
         assert fit.is_joint
         assert fit.gain.relative_low < fit.gain.relative < fit.gain.relative_high
 
-    def test_the_ranker_is_that_of_known_curves(self, fit, mixed, world):
-        known = fit_from_impressions(read_impressions(mixed), world[1], propensities=Known())
-        ndcg = [evaluate(each.ranker, world[0], "ndcg@10")["ndcg@10"] for each in (fit, known)]
-        assert abs(ndcg[0] - ndcg[1]) < 0.03
-
-    def test_the_page_shows_both(self, fit, tmp_path):
-        write_page(tmp_path / "page.html", fit, command="")
-        text = (tmp_path / "page.html").read_text("utf-8")
-        assert all(f'<th scope="col">{name}</th>' in text for name in CURVES)
-        assert fit.to_dict()["propensities"]["contexts"]["curves"].keys() == CURVES.keys()
-
-    def test_warnings_about_many_contexts_are_merged(self, world):
-        """Forty contexts with too few clicks for a curve, and one with enough."""
-        contexts = {"desktop": (0.9, PositionBias(0.5))}
-        contexts |= {f"app {n}": (0.1 / 40, PositionBias(0.5)) for n in range(40)}
-        log = read_impressions(simulate(world[0], contexts, 20_000, 5))
-        fit = fit_from_impressions(log, world[1], propensities=PropensityOptions(missing="skip"))
-        warnings = [text for text in fit.warnings if text.startswith("Propensities in ")]
-        assert 0 < len(warnings) < 10  # by the kind of problem, with ranges of the numbers
-        assert any(" more: " in text for text in warnings)
-
     def test_items_that_never_move(self, world):
         still = simulate_impressions(
             world[0], world[0].features[:, 0], 3000, rng=SEED,
@@ -101,24 +68,6 @@ class TestContexts:
         )  # fmt: skip
         with pytest.raises(DataError, match=r"no context .* leave out the contexts"):
             fit_from_impressions(read_impressions(still), world[1])
-
-
-@slow
-def test_trust_bias_and_its_page(world, tmp_path):
-    data, table = world
-    log = simulate_impressions(
-        data, Shuffled(data.features[:, 0]), 40_000, top=4, click_model="trust-bias", rng=SEED
-    )
-    options = PropensityOptions(method="trust")
-    fit = fit_from_impressions(read_impressions(log), table, propensities=options)
-    trust = fit.propensity_source.propensities
-    assert trust.has_trust_bias
-    assert fit.to_dict()["propensities"]["trust"]["beta"] == trust.beta.tolist()
-    assert fit.shown.by_chance.sum() > 0
-    write_page(tmp_path / "page.html", fit, command="")
-    text = (tmp_path / "page.html").read_text("utf-8")
-    assert f"<td>{trust.beta[0]:.3f}</td>" in text
-    assert trust.sentence in text
 
 
 @pytest.fixture(scope="module")
@@ -146,21 +95,6 @@ class TestShuffled:
         assert (np.abs(np.log(curve.value * curve.position)) < np.log(1.6)).all()
         with pytest.raises(DataError, match="no query-item pair was shown twice"):
             estimate(read_impressions(log).of_policy("random").counts(), method="randomized")
-
-    @slow
-    def test_in_each_context_without_impossible_rows(self, shuffled):
-        log, table = shuffled
-        log = log.assign(context=np.where(log.session % 2, "phone", "desktop"))
-        bad = log[log.policy == "random"].head(1).assign(position=-1)
-        options = PropensityOptions(randomized="random", missing="skip")
-        source = fit_from_impressions(
-            read_impressions(pd.concat([log, bad])), table, propensities=options
-        ).propensity_source
-        assert source.source == "estimated by randomized in each of 2 contexts"
-        assert all(curve.notes for curve in source.curves.values())
-        shown = log[log.policy == "random"].groupby("position").size()
-        total = sum(curve.n_impressions for curve in source.curves.values())
-        assert total.tolist() == shown.tolist()
 
     @pytest.mark.parametrize("options", [["--randomized", "random"], []])
     def test_the_check_answers_like_the_fit(self, shuffled, tmp_path, options):

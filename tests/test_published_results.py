@@ -11,7 +11,7 @@ from pyarrow import compute, parquet
 
 from countersample.study import grids
 from countersample.study.experiment import load_grid, plan
-from countersample.study.reproduction import evaluate_file, parse_settings
+from countersample.study.reproduction import evaluate_file
 from countersample.study.results import read_results, results_of
 from countersample.study.settings import PAPER_RATES
 from countersample.study.statistics import interval, lead
@@ -160,16 +160,6 @@ def test_every_verdict_is_that_of_the_rows(scale, dataset):
     assert n_published >= len(verdicts)
 
 
-def test_results_are_those_of_whole_runs_and_small():
-    rows = parquet.read_table(FOLDER / "paper.parquet")
-    sizes = [path.stat().st_size for path in FOLDER.iterdir()]
-    assert sum(sizes) < 5_000_000
-    assert set(np.unique(rows["clicks"].to_numpy())) == {1_000_000}
-    assert rows["drawn"].to_numpy().max() == 5_000_000
-    assert set(rows["rates_tried"].to_pylist()) <= {8, 22}
-    assert not any(rows["rate_at_edge"].to_pylist())  # of eight, too, the best is well within
-
-
 @pytest.mark.parametrize("scale", SCALES)
 def test_each_row_is_of_what_its_command_asks_for(scale):
     """Keys are hashes of the whole configuration: that of the package, with the rates it names."""
@@ -211,18 +201,6 @@ def test_how_much_regret_grows_for_which_reason(reason, method):
     published = row_of(f"{reason}: {method}", PAGE)
     for cell, sample in zip(published, (small, large, large - small), strict=True):
         assert cell == pytest.approx([sample.mean(), interval(sample)], abs=0.0051)
-
-
-def test_rows_with_rates_a_click_alike_are_of_what_the_page_asks_for():
-    rows = parquet.read_table(FOLDER / "paper.parquet", columns=["study", "batch_size", "key"])
-    rows = rows.filter(compute.equal(rows["study"], FINER["paper"][0]))
-    commands = re.findall(r'^countersample .*"(.*)".* # batches of (\d+)$', PAGE, re.MULTILINE)
-    assert {int(size) for _, size in commands} == {10, 50} == {*rows["batch_size"].to_pylist()}
-    for setting, size in commands:
-        rows_of_size = rows.filter(compute.equal(rows["batch_size"], int(size)))
-        experiment = plan(["batch-sizes"], scale="paper", settings=parse_settings([setting]))
-        contents = {job.content for job in experiment.work().jobs.values()}
-        assert {key.partition("-")[0] for key in rows_of_size["key"].to_pylist()} <= contents
 
 
 # Regret at batches of 10 and 50 with finer rates: the study, and how the sentence begins.

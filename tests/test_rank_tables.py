@@ -2,10 +2,8 @@
 
 import json
 import re
-import subprocess
 import sys
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -17,13 +15,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, parquet
 
-from countersample import CounterSampleRanker, RankingDataset, load_ranker
+from countersample import CounterSampleRanker, RankingDataset
 from countersample.clicks import ClickLog
 from countersample.errors import DataError, ParameterError
 from countersample.logs import files as formats
 from countersample.logs import read_features
-from countersample.rankers.files import load_scorer
-from countersample.rankers.rank_tables import TableColumns, rank_batches
 
 N_QUERIES, N_ITEMS = 30, 7
 
@@ -222,19 +218,6 @@ def test_a_ranker_without_names_takes_as_many_columns():
         ranker.rank_frame(frame.drop_columns(["d"]))
 
 
-def test_ranks_are_those_of_whole_queries_whatever_the_batches(ranker, table, rng, tmp_path):
-    ranker.save(tmp_path / "ranker.json")
-    serving = load_scorer(tmp_path / "ranker.json")
-    reading = TableColumns.find(serving, table.column_names, None, None)
-    want = expected(ranker, table)
-    for _ in range(20):
-        cuts = np.sort(rng.integers(0, len(table) + 1, 12))
-        bounds = [0, *cuts.tolist(), len(table)]
-        batches = [batch for first, last in pairwise(bounds)
-                   for batch in table.slice(first, last - first).to_batches()]  # fmt: skip
-        assert in_full(pa.concat_tables(rank_batches(serving, reading, batches))) == want
-
-
 def test_features_are_scaled_by_query(table, rng):
     ranker = fitted(table, "query-minmax")
     rows = table.take(rng.permutation(len(table)))
@@ -298,50 +281,3 @@ def test_spark_ranks_on_its_workers(ranker, table, rng, monkeypatch, cluster):
 
 
 # -- what it takes -------------------------------------------------------------------------------
-
-PEAK = """
-import resource, sys
-from countersample.rankers.files import load_scorer
-from countersample.rankers.rank_tables import rank_file
-from pathlib import Path
-serving = load_scorer(sys.argv[1])
-rank_file(serving, "small.parquet", Path("out.parquet"))  # compiles
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-rank_file(serving, sys.argv[2], Path("out.parquet"))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-
-
-@pytest.mark.slow
-def test_a_shuffled_file_is_ranked_in_less_memory_than_it_takes(tmp_path, rng):
-    names = [f"a{k}" for k in range(40)]
-    numbers = [(name, pa.float64()) for name in names]
-    schema = pa.schema([("query_id", pa.int64()), ("item_id", pa.int64()), *numbers])
-    ranker = fitted(pa.table(
-        {"query_id": np.repeat(np.arange(20), 7), "item_id": np.arange(140),
-         **{name: rng.random(140) for name in names}}
-    ))  # fmt: skip
-    ranker.save(tmp_path / "ranker.json")
-    n = 20_000
-    with parquet.ParquetWriter(tmp_path / "large.parquet", schema) as file:
-        for part in range(40):
-            first = part * n
-            query = rng.integers(0, 40 * n // 20, n)
-            columns = {"query_id": query, "item_id": np.arange(first, first + n),
-                       **{name: rng.random(n) for name in names}}  # fmt: skip
-            file.write_table(pa.table(columns, schema))
-            if not part:
-                parquet.write_table(pa.table(columns, schema), tmp_path / "small.parquet")
-    size = 40 * n * 42 * 8 / 1024  # of all its numbers, in KB
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK, "ranker.json", "large.parquet"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert parquet.read_metadata(tmp_path / "out.parquet").num_rows == 40 * n
-    assert int(done.stdout) < size / 2, (int(done.stdout), size)
-
-
-def test_the_file_of_a_ranker_has_its_encoder(ranker, tmp_path):
-    ranker.save(tmp_path / "ranker.json")
-    loaded = load_ranker(tmp_path / "ranker.json")
-    assert loaded.preprocessing_.encoder == ranker.preprocessing_.encoder

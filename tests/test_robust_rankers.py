@@ -8,7 +8,6 @@ from countersample import (
     ClickLog,
     CounterSampleRanker,
     PositionBias,
-    evaluate,
     simulate_clicks,
     synthetic,
     train,
@@ -73,22 +72,12 @@ def test_held_out_clicks_judge_as_they_are(tiny, log):
     ]
 
 
-@pytest.mark.parametrize(
-    "ranker",
-    [
-        CounterSampleRanker(doubly_robust=True, random_state=SEED),
-        GBDTRanker(doubly_robust=True, n_trees=20, patience=5, random_state=SEED),
-    ],
-    ids=["linear", "boosted"],
-)
-def test_it_is_trained_saved_and_read_back(ranker, tiny, log, tmp_path):
-    ranker.fit_log(tiny, log)
+def test_trees_are_trained_and_read_back(tiny, log, tmp_path):
+    ranker = GBDTRanker(doubly_robust=True, n_trees=20, patience=5, random_state=SEED)
+    ranker.fit_log(tiny, log).save(tmp_path / "ranker.json")
     assert ranker.clip_ == default_clip(log) == 10 / np.sqrt(2000)
-    assert evaluate(ranker, tiny, "ndcg@10")["ndcg@10"] > 0
-    ranker.save(tmp_path / "ranker.json")
     again = load_ranker(tmp_path / "ranker.json")
     assert again.doubly_robust
-    assert again.clip_ == ranker.clip_
     assert again.predict(tiny).tolist() == ranker.predict(tiny).tolist()
 
 
@@ -101,12 +90,3 @@ def test_what_is_refused(kind, tiny, log):
         kind(doubly_robust=1).fit_log(tiny, log)
     with pytest.raises(ParameterError, match="method is 'naive' with doubly_robust"):
         kind(doubly_robust=True, method="naive").fit_log(tiny, log)
-
-
-def test_trees_are_grown_on_the_doubly_robust_log(tiny, log):
-    trees = {"n_trees": 5, "patience": None}
-    ranker = GBDTRanker(doubly_robust=True, clip=0.3, random_state=SEED, **trees).fit_log(tiny, log)
-    rng = np.random.default_rng(SEED)
-    robust = doubly_robust_log(tiny, log, clip=0.3, rng=int(rng.integers(2**63)))
-    alone = GBDTRanker(random_state=rng, **trees).fit_log(tiny, robust)
-    np.testing.assert_allclose(ranker.predict(tiny), alone.predict(tiny), rtol=1e-6)

@@ -1,31 +1,19 @@
 """Training in rounds: starts of networks and trees, and when they replace the logging policy."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from conftest import SEED
 from every_ranker import each_of
 
 from countersample import ClickLog, PositionBias, RankingDataset, evaluate, simulate_clicks
-from countersample._progress import Progress
 from countersample.errors import DataError
 from countersample.evaluation import HeldOut
-from countersample.evaluation.estimators import logged_values
-from countersample.export import export
 from countersample.gbdt import GBDTRanker, gbdt_ranker
 from countersample.objectives import score_space
 from countersample.plans import Examples
-from countersample.rankers import load_ranker, task
-from countersample.rankers.logging_policy import PolicyImitation, imitate
-from countersample.rankers.rounds import (
-    RoundHistory,
-    RoundValues,
-    Way,
-    choose_round,
-    evaluate_rounds,
-)
-from countersample.rankers.task import BASE_SPREADS, list_starts, scale_base, weigh_clicks
+from countersample.rankers import task
+from countersample.rankers.logging_policy import imitate
+from countersample.rankers.task import BASE_SPREADS, scale_base, weigh_clicks
 from countersample.scorers import LinearScorer
 from countersample.torch import NeuralRanker
 
@@ -107,26 +95,6 @@ def test_many_clicks_replace_a_weak_policy(kind, data, unseen):
     assert ndcg(ranker, unseen) > ndcg(unseen.features[:, 3], unseen) + 0.15
 
 
-@kinds
-def test_the_kept_imitation_is_saved_and_exported(kind, data, tmp_path):
-    policy = data.features @ WEIGHTS
-    log = clicks_on(data, -policy, 20_000)
-    ranker = make(kind).fit_log(data, log, baseline=data.labels + 0.01 * policy)
-    assert ranker.path_.kept == 1
-    assert not getattr(ranker, "n_trees_" if kind != "neural" else "n_steps_")
-    features = ranker.preprocessing_.features(data.features, data.offsets)
-    expected = LinearScorer(ranker.served_.weights).predict(features)
-    scores = ranker.predict(data)
-    np.testing.assert_allclose(
-        scores / scores.std(), expected / expected.std(), rtol=1e-3, atol=1e-4
-    )
-    ranker.save(tmp_path / "ranker.json")
-    loaded = load_ranker(tmp_path / "ranker.json")
-    np.testing.assert_array_equal(loaded.predict(data), scores)
-    written = export(loaded, tmp_path / "r.json", to="solr", feature_names=list("abcd"))
-    assert written.form == ("NeuralNetworkModel" if kind == "neural" else "LinearModel")
-
-
 # -- starts
 
 
@@ -164,14 +132,6 @@ def test_starts(kind, data):
         make(kind, start="served").fit_log(data, unknown)
 
 
-@kinds
-def test_temper_is_that_of_the_log(kind, data):
-    log = clicks_on(data, data.features[:, 2], 1000)
-    a = make(kind, temper=0.5, patience=None).fit_log(data, log)
-    b = make(kind, patience=None).fit_log(data, log.temper(0.5))
-    np.testing.assert_array_equal(a.predict(data), b.predict(data))
-
-
 def test_a_linear_start_of_trees_sees_no_held_out_clicks(data, unseen, monkeypatch, held_outs):
     log = clicks_on(data, data.features[:, 2], 5000)
     queries = []
@@ -189,14 +149,6 @@ def test_a_linear_start_of_trees_sees_no_held_out_clicks(data, unseen, monkeypat
     np.testing.assert_array_equal(of_all, np.unique(log.query))
     assert ranker.start_ == "linear"
     assert ndcg(ranker, unseen) > ndcg(unseen.features[:, 2], unseen) + 0.1
-
-
-def test_list_starts():
-    policy, unknown = (SimpleNamespace(served=each, previous=None) for each in (object(), None))
-    assert list_starts("auto", policy, has_holdout=True) == ("served", "zero")
-    assert list_starts("auto", policy, has_holdout=False) == ("zero",)
-    assert list_starts("auto", unknown, has_holdout=True) == ("zero",)
-    assert list_starts("linear", unknown, has_holdout=True) == ("linear",)
 
 
 # -- the scale of a base, and weights
@@ -223,89 +175,7 @@ def test_the_scale_of_a_base_has_the_least_risk(objective, data, rng):
     np.testing.assert_allclose(scale_base(1000 * base, data, log, objective=objective), scaled)
 
 
-def test_a_base_of_zeros_stays(data):
-    log = clicks_on(data, data.features[:, 2], 100)
-    np.testing.assert_array_equal(scale_base(np.zeros(4), data, log, objective="rank"), np.zeros(4))
-
-
 def test_training_weights():
     log = ClickLog([0, 0], [0, 1], [0.25, 0.01], [2, 1])
     weights = weigh_clicks(log, clip=0.04, temper=0.5).weights
     np.testing.assert_allclose(weights, [2 / 0.5, 1 / 0.2])  # 2/√0.25, 1/√0.04
-
-
-# -- the choice of a round
-
-
-class FakeRounds:
-    """Scores that rank better up to a round, and worse afterwards."""
-
-    def __init__(self, labels, best):
-        self.labels, self.best = labels, best
-        self.steps, self.losses = [0], [np.nan]
-
-    def advance(self):
-        self.steps.append(self.steps[-1] + 1)
-        self.losses.append(0.0)
-
-    def held_out_scores(self):
-        noise = np.random.default_rng(0).normal(size=len(self.labels))
-        return self.labels + (0.1 + abs(self.steps[-1] - self.best)) * noise
-
-
-@pytest.mark.parametrize(
-    ("metric", "first", "best"), [("dcg@10", 0, 0), ("dcg@10", 1, 4), ("arp", 0, 3)]
-)
-def test_rounds_end_when_patience_does(metric, first, best, data):
-    held_out = HeldOut(data, ClickLog.from_labels(data), metric, rng=np.random.default_rng(SEED))
-    trainings = [FakeRounds(fold.validation.labels, best) for fold in held_out.folds]
-    values = evaluate_rounds(
-        held_out, trainings, first=first, max_rounds=50, patience=6, progress=Progress()
-    )
-    np.testing.assert_array_equal(values.history.steps, np.arange(first, best + 7))
-    losses = values.history.value if metric == "arp" else -values.history.value
-    assert first + losses.argmin() == best
-    assert held_out.value(values.sums[0]) == values.history.value[0]
-
-
-def values_of(held_out, *signs):
-    """Return rounds that rank by the labels, times a sign each."""
-    sums = np.array(
-        [held_out.sums([sign * f.validation.labels for f in held_out.folds]) for sign in signs]
-    )
-    values = np.array([held_out.value(each) for each in sums])
-    return RoundValues(RoundHistory(np.arange(len(signs)), np.zeros(len(signs)), values), sums)
-
-
-def choose(held_out, evaluated, served=None, safety=0.95):
-    return choose_round(
-        held_out, {Way(start): values_of(held_out, *signs) for start, signs in evaluated.items()},
-        SimpleNamespace(served=served), safety=safety, temper=1.0,
-        kept_transform=None, rng=np.random.default_rng(SEED),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("metric", ["dcg@10", "arp"])
-def test_the_best_round_is_chosen_if_it_is_shown_to_be_better(metric, data):
-    log = clicks_on(data, data.features[:, 2], 5000)
-    logged = logged_values(log, data, metric)
-    held_out = HeldOut(data, log, metric, logged=logged, rng=np.random.default_rng(SEED))
-    served = PolicyImitation(np.zeros(data.n_features), 1.0, "clicks")
-    way, k, path = choose(held_out, {"served": (0, -1), "zero": (-1, 1, 0)}, served)
-    assert (way.start, k) == ("zero", 1)
-    assert [candidate.share for candidate in path.candidates] == [0, 0, 0, 1, 0]
-    assert path.reference_value == pytest.approx(held_out.value(held_out.logged_sums()))
-    _, _, path = choose(held_out, {"zero": (-1, -1)}, served)
-    assert (path.kept, path.keeps, path.imitation_value) == (1, "served", None)
-    _, _, path = choose(held_out, {"zero": (-1, -1)}, served, safety=0)
-    assert path.kept == 0
-    assert choose(held_out, {"zero": (-1, 1)}) == (Way("zero"), 1, None)
-
-
-def test_a_warm_start_is_the_reference_if_no_positions_are_known(data):
-    held_out = HeldOut(data, ClickLog.from_labels(data), "dcg@10", rng=np.random.default_rng(SEED))
-    way, k, path = choose(held_out, {"previous": (-1, 1)})
-    assert (way.start, k, path.kept) == ("previous", 1, 0)
-    _, _, path = choose(held_out, {"previous": (1, -1)})
-    assert (path.reference, path.keeps, path.kept) == ("previous", "previous", 1)
-    assert path.sentence.endswith("The ranker stays as it was.")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
 
 import countersample
 from countersample import RankingDataset, simulate_clicks, synthetic
@@ -139,13 +138,3 @@ def test_the_state_of_a_run_with_objects(data, trap, tmp_path):
             forged.writestr(name, content)
     with pytest.raises(DataError, match="not the state of a training run"):
         train(data, log, learning_rate=0.1, steps=10, rng=0, resume=path)
-
-
-@pytest.mark.parametrize("setting", ["objective", "optimizer", "click_model", "metric"])
-def test_a_grid_names_no_code(setting, run, tmp_path):
-    grid = (ROOT / "experiments" / "noise.toml").read_text()
-    grid = grid.partition("\n[settings]")[0].partition("\n[scale")[0].partition("\n[[claims")[0]
-    (tmp_path / "mine.toml").write_text(f'{grid}\n[settings]\n{setting} = "os.system"\n')
-    printed = run("reproduce", "mine.toml", "--dry-run", fails=True)
-    assert "mine.toml:" in printed
-    assert "os.system" in printed

@@ -147,13 +147,6 @@ def test_the_glossary_names_what_exists(name):
         assert key in thing
 
 
-def test_the_commands_are_described():
-    described = hook("commands")["described"]()
-    assert "countersample data make" in described
-    assert "countersample train" in described
-    assert "--learning-rate" in described
-
-
 # -- the gallery ---------------------------------------------------------------------------------
 
 
@@ -169,14 +162,6 @@ def test_the_gallery_draws(script):
 def test_every_picture_of_a_page_is_drawn_by_a_script():
     drawn = {script.stem for script in scripts()}
     assert {path.stem for path in (DOCS / "pictures").glob("*.svg")} <= drawn
-
-
-def test_every_plot_is_in_the_gallery():
-    from countersample import plotting
-
-    text = "".join(script.read_text() for script in (DOCS / "gallery").glob("*.py"))
-    for name in plotting.__all__:
-        assert name in text or not name.startswith("plot_")
 
 
 # -- what to install, who to cite, and where a change belongs ----------------------------------

@@ -1,21 +1,16 @@
 """Measured suboptimality and the theorems' bounds."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.optimize
 from conftest import SEED
-from scipy import stats
 from twins_plans import risk
 
 from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic, train
-from countersample.errors import DataError
 from countersample.plans import Examples
 from countersample.study.bounds import (
-    bounds_table,
-    bounds_verdicts,
     hinges,
     measure_bounds,
     minimiser,
@@ -61,28 +56,6 @@ def test_the_minimiser_solves_the_primal_too(problem):
         bounds=[(None, None)] * n_weights + [(0, None)] * n,
     )
     assert part.risk(minimiser(part)) == pytest.approx(part.constant + primal.fun)
-
-
-@pytest.mark.parametrize("solution", ["none", "wrong"])
-def test_a_solver_that_fails(problem, monkeypatch, solution):
-    part = hinges(*small_problem(*problem, n_queries=3, n_features=2))
-    prices = SimpleNamespace(marginals=np.array([5.0, 5.0]))
-    answer = SimpleNamespace(status=solution == "none", eqlin=prices, fun=0.0, message="no luck")
-    monkeypatch.setattr(scipy.optimize, "linprog", lambda *_, **__: answer)
-    with pytest.raises(DataError, match=r"best weights .* cannot be found \(no luck\)"):
-        minimiser(part)
-
-
-def test_the_small_problem_has_the_clicks_of_its_queries(problem):
-    data, log = problem
-    part, clicks = small_problem(data, log, n_queries=7, n_features=3)
-    clicked = sorted(set(log.query.tolist()))[:7]
-    assert part.query_ids.tolist() == data.query_ids[clicked].tolist()
-    assert clicks.n_clicks == np.isin(log.query, clicked).sum()
-    for row, query in enumerate(clicked):
-        items = log.item[log.query == query]
-        assert clicks.item[clicks.query == row].tolist() == items.tolist()
-    clicks.check(part)
 
 
 def test_features_that_vary_within_queries_are_kept():
@@ -131,36 +104,3 @@ def test_steps_are_of_the_size_that_the_theorems_ask(problem, measured, name, me
 
 
 # -- what it says --------------------------------------------------------------------------------
-
-
-def test_table(measured):
-    table = bounds_table({"tiny": measured})
-    assert table.columns == ("100", "1000", "10,000")
-    (group,) = table.groups
-    runs = measured.excess["CounterSample"][1]
-    low, high = stats.t.interval(0.95, 4, runs.mean(), stats.sem(runs))
-    rows = {row.label: row.entries for row in group.rows[3:]}
-    entry = rows["CounterSample, measured"][1]
-    assert (entry.value, entry.half_width) == pytest.approx((runs.mean(), (high - low) / 2))
-    bound = rows["CounterSample, bound"][1].value
-    assert bound == measured.bound["CounterSample"][1]
-    assert rows["bound / measured"][1].value == pytest.approx(bound / runs.mean())
-
-
-def test_verdicts(measured):
-    holds, lower, _ = bounds_verdicts("tiny", measured)
-    assert (holds.outcome, lower.outcome) == ("confirmed", "confirmed")
-    ratio = measured.max_multiplier["IPS-SGD"] / measured.max_multiplier["CounterSample"]
-    assert f"= {ratio:.3g}," in lower.evidence
-
-
-def test_verdicts_that_are_not_confirmed(measured):
-    """A bound that is broken, or is the very mean; equal weights; a method that lags behind."""
-    ips, sampled = measured.excess["IPS-SGD"], measured.excess["CounterSample"]
-    means = {name: excess.mean(axis=1) for name, excess in measured.excess.items()}
-    broken = replace(measured, bound=measured.bound | {"IPS-SGD": ips.mean(axis=1) / 2})
-    level = replace(measured, max_multiplier=dict.fromkeys(measured.max_multiplier, 2.0))
-    behind = replace(measured, excess={"IPS-SGD": sampled, "CounterSample": sampled * 2})
-    for index, changed in enumerate((broken, level, behind)):
-        assert bounds_verdicts("tiny", changed)[index].outcome == "not confirmed"
-    assert bounds_verdicts("tiny", replace(measured, bound=means))[0].outcome == "open"

@@ -17,7 +17,7 @@ from countersample.study.claims import (
     states_of,
 )
 from countersample.study.grids import TESTS, Claim
-from countersample.study.statistics import PairedTest, paired_test
+from countersample.study.statistics import PairedTest
 
 NOISE = np.array([0.00, 0.01, -0.01, 0.02, -0.02])  # regret ×100, by run
 WOBBLE = np.array([0.01, -0.01, 0.02, -0.02, 0.00])  # with another order: differences vary
@@ -62,14 +62,6 @@ def test_holm_counts_the_settings():
     assert (first, second > 0, third > 0) == (State.HOLDS, False, False)
 
 
-def test_runs_without_spread_need_no_test_and_one_run_shows_nothing():
-    runs = [paired_test([d] * 5, [0] * 5, RUNS) for d in (-2.0, 0.0, 2.0)]
-    states = [states_of([run], "lower", MARGIN)[0] for run in runs]
-    assert states == [State.HOLDS, State.ABSENT, State.OPPOSITE]
-    one = paired_test([1.0], [9.0], RUNS[:1])
-    assert states_of([one, one], "lower", MARGIN) == [State.OPEN, State.OPEN]
-
-
 @pytest.mark.parametrize(
     ("states", "outcome", "majority_outcome"),
     [
@@ -109,20 +101,6 @@ def test_wrong_outcomes_are_rare(rng, differences, direction, outcomes, rate, ma
         count = sum(counts[outcome] for outcome in outcomes)
         # Whether the count may have this rate or a lower one; wrong with chance 1e-9.
         assert count <= rate * TRIALS or surprise(count, TRIALS, rate) <= log(1 / ALPHA)
-
-
-@pytest.mark.parametrize(
-    ("differences", "direction", "spread", "outcome"),
-    [
-        ([0.0], "lower", 5.0, "open"),  # noise decides nothing
-        ([-1.0] * 3, "lower", 0.1, "confirmed"),
-        ([0.0] * 3, "lower", 0.1, "not confirmed"),
-        ([0.0] * 3, "same", 0.1, "confirmed"),
-        ([2.0, 0.0, 0.0], "same", 0.1, "not confirmed"),
-    ],
-)
-def test_enough_runs_decide(rng, differences, direction, spread, outcome):
-    assert simulate(rng, differences, direction, spread)[outcome] > 0.9 * TRIALS
 
 
 def simulate(rng, differences, direction, spread, *, majority=False):
@@ -204,39 +182,6 @@ def test_claims_about_regret(statement, ours, theirs, outcome):
     assert verdict_on(regrets, statement).outcome == outcome
 
 
-@pytest.mark.parametrize(
-    ("statement", "outcome"),
-    [
-        (claim("ends-higher"), "confirmed"),
-        (claim("ends-lower", "IPS-SGD", "CounterSample"), "confirmed"),
-        (claim("ends-lowest-at", "IPS-SGD", "", at=(0.5,)), "confirmed"),
-        (claim("ends-lowest-at", "IPS-SGD", "", at=(1.0,)), "not confirmed"),
-        (claim("ends-rising", "IPS-SGD", "", at=(0.5, 1.0)), "confirmed"),
-        (claim("ends-rising", "IPS-SGD", "", at=(1.0, 0.5)), "not confirmed"),  # in this order
-    ],
-)
-def test_claims_about_the_end_ignore_regret(statement, outcome):
-    regrets = {"CounterSample": [3] * 3, "IPS-SGD": [2] * 3}
-    final = {"CounterSample": [0.79] * 3, "IPS-SGD": [0.7, 0.75, 0.75]}
-    assert verdict_on(regrets, statement, final=final).outcome == outcome
-
-
-def test_one_verdict_over_all_datasets_and_one_on_a_dataset_of_the_paper():
-    cells = {
-        (dataset, method, value): make_cell(regret + np.roll(noise, place))
-        for dataset in ("yahoo-like", "istella-like", "mq2008")
-        for method, noise in (("CounterSample", NOISE), ("IPS-SGD", WOBBLE))
-        for place, (value, regret) in enumerate(zip(THREE, (1, 2, 3), strict=True))
-    }
-    istella = claim("best-at", "IPS-SGD", "", at=(0.5,), on="istella-s", source="beyond")
-    over_all, on_one = evaluate_claims(make_result(cells, claims=[MOSTLY, istella]))
-    assert (over_all.dataset, over_all.outcome) == ("", "confirmed")
-    assert "at 12 cases: lower at 12" in over_all.evidence
-    assert (on_one.dataset, on_one.outcome, on_one.source) == (
-        "istella-like", "confirmed", "beyond",
-    )  # fmt: skip
-
-
 def test_folds_are_compared_not_seeds():
     """Ten seeds of two folds that disagree are no evidence, however sure each fold is."""
     folds = ("Fold1", "Fold2")
@@ -279,13 +224,6 @@ def test_evidence(statement, ours, theirs, evidence):
     regrets = {"CounterSample": ours} | ({"IPS-SGD": theirs} if theirs else {})
     text = verdict_on(regrets, statement, values=THREE[: len(ours)]).evidence
     assert text.endswith(evidence[1:]) if evidence.startswith("…") else text == evidence
-
-
-def test_evidence_counts_the_diverged_runs_of_a_cell_once():
-    """In best-at the chosen setting is compared twice."""
-    regrets = {"CounterSample": [1, 2, 3]}
-    verdict = verdict_on(regrets, alone("best-at", at=(0.5,)), n_diverged=1)
-    assert "3 of 15 runs diverged" in verdict.evidence
 
 
 @pytest.mark.parametrize("test", TESTS)

@@ -14,8 +14,6 @@ from conftest import ROOT
 from pyarrow import parquet
 
 from countersample.errors import DataError
-from countersample.study import grids
-from countersample.study.experiment import missing_libraries, plan
 from countersample.study.reproduction import evaluate_file
 
 GRID = """
@@ -74,12 +72,6 @@ def smoke(tmp_path_factory):
 
 @pytest.mark.slow
 class TestReproduce:
-    def test_prints_the_time_it_takes_and_the_place_of_results(self, smoke):
-        folder, done = smoke
-        assert re.search(r"\d+ jobs, about \d+ (s|min)", done.stderr)
-        assert done.stdout.splitlines()[-1] == f"Results are in {folder.name}/report.html"
-        assert "Traceback" not in done.stderr
-
     def test_writes_tables_figures_and_rows(self, smoke):
         folder, _ = smoke
         names = {path.name for path in folder.glob("*/*")}
@@ -91,22 +83,6 @@ class TestReproduce:
         assert set(rows["dataset"].to_pylist()) == {"tiny"}
         for path in (folder / "report.html", folder / "study.json", *folder.glob("tables/*")):
             assert str(folder.parent) not in path.read_text(encoding="utf-8")  # no machine's path
-
-    def test_all_studies_are_run_by_default(self, run):
-        studies = [study["name"] for study in json.loads(run("reproduce", "--list", "--json"))]
-        assert sorted(studies) == sorted(grids.names())
-        studies = [name for name in studies if name not in missing_libraries("smoke")]
-        words = ("--scale", "smoke", "--data", "tiny", "--set", "seeds=1", "--dry-run", "--json")
-        dry_run = json.loads(run("reproduce", *words))
-        assert dry_run["studies"] == studies
-        whole = plan(studies, scale="smoke", datasets=["tiny"], settings={"seeds": 1}).work()
-        assert dry_run["jobs"] == len(whole.jobs)
-
-    def test_status_of_a_complete_folder(self, smoke, run):
-        folder, _ = smoke
-        assert "All results are there" in run("study", "status", folder)
-        status = json.loads(run("study", "status", folder, "--json"))
-        assert status["missing"] == 0
 
 
 @pytest.mark.slow
@@ -141,23 +117,6 @@ class TestOwnGrid:
         assert not (tmp_path / "mine").exists()
         printed = run("reproduce", "mine.toml", "--dry-run", "--set", "seeds=2")
         assert re.search(r"run +0 +12", printed)
-
-    def test_grows(self, run, tmp_path):
-        """A second grid into the same folder: the report and the results are of both."""
-        run("reproduce", "mine.toml", "--out", "all", "--set", "seeds=1")
-        grid = GRID.replace("trained_gamma = [0.5, 1.0]", "clip = [0.0, 0.1]")
-        (tmp_path / "second.toml").write_text(grid.replace("Wrong beliefs", "Clipped"))
-        output = json.loads(
-            run("reproduce", "second.toml", "--out", "all", "--set", "seeds=1", "--json")
-        )
-        assert {verdict["study"] for verdict in output["verdicts"]} == {"mine", "second"}
-        table = parquet.read_table(tmp_path / "all" / "results.parquet")
-        assert set(table["study"].to_pylist()) == {"mine", "second"}
-        page = (tmp_path / "all" / "report.html").read_text(encoding="utf-8")
-        assert all(text in page for text in ("Wrong beliefs", "Clipped", "reproduce second.toml"))
-        done = json.loads(run("study", "status", "all", "--json"))
-        assert done["studies"] == ["mine", "second"]
-        assert done["missing"] == 0
 
     def test_a_study_that_was_killed_goes_on(self, tmp_path, run):
         """Ctrl-C in the middle: one sentence, exit code 130, and the rest is done later."""
@@ -223,11 +182,6 @@ def rows():
     )
 
 
-def write_rows(rows, tmp_path):
-    parquet.write_table(rows, tmp_path / "rows.parquet")
-    return tmp_path / "rows.parquet"
-
-
 @pytest.mark.slow
 def test_verdicts_tables_and_figures_of_rows_are_those_of_the_run(smoke, run, tmp_path):
     folder, _ = smoke
@@ -250,52 +204,31 @@ def test_verdicts_tables_and_figures_of_rows_are_those_of_the_run(smoke, run, tm
         assert again == (folder / "tables" / f"clicks-{each}.md").read_bytes()
 
 
-@pytest.mark.slow
-def test_verdicts_are_printed_with_what_is_left_out(run):
-    printed = run("study", "claims", PUBLISHED, "--data", "istella-like")
-    assert "CONFIRMED (optimizers, istella-like): CounterSample has lower regret" in printed
-    assert "yahoo-like" not in printed
-    messages = run("study", "claims", PUBLISHED, "--data", "yahoo-like", told=True)
-    assert "ends is left out: it is no study of the package" in messages
+def with_column(rows, name, values):
+    return rows.set_column(rows.column_names.index(name), name, values)
 
 
 @pytest.mark.slow
-def test_values_without_every_method_are_left_out(rows, tmp_path):
-    rows_left = [
-        not (method == "IPS-SGD" and value == "adam")
-        for method, value in zip(rows["method"].to_pylist(), rows["value"].to_pylist(), strict=True)
-    ]
-    output = evaluate_file(write_rows(rows.filter(rows_left), tmp_path))
-    assert output.tables[0].columns == ("SGD", "Adagrad")
-    assert output.left_out == (
-        "optimizers at adam is left out: it lacks runs of a method or dataset",
-    )
-    assert not any("With Adam" in verdict.claim for verdict in output.verdicts)
+@pytest.mark.parametrize(
+    ("spoil", "datasets", "message"),
+    [
+        (lambda rows: rows.drop_columns(["regret", "drawn"]), (), "has no rows of a study"),
+        (lambda rows: with_column(rows, "drawn", pa.nulls(len(rows), pa.int64())), (),
+         "has rows without drawn"),
+        (lambda rows: rows, ["mq2008"], "has no rows of mq2008: it has yahoo-like"),
+        (lambda rows: rows.slice(7), (), "different points: expected whole runs"),
+        (lambda rows: rows.slice(0, 300), (), "no value of optimizer has runs of every"),
+        (lambda rows: with_column(rows, "study", pa.array(["mine"] * len(rows))), (),
+         "has no study of the package"),
+        (lambda rows: rows.slice(0, 0), (), "has no rows of runs: it has none"),
+    ],
+)  # fmt: skip
+def test_rows_that_cannot_be_evaluated(spoil, datasets, message, rows, tmp_path):
+    parquet.write_table(spoil(rows), tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match=message):
+        evaluate_file(tmp_path / "rows.parquet", datasets)
 
 
-@pytest.mark.slow
-def test_files_that_are_none(rows, tmp_path):
+def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(DataError, match=r"no file .*: expected the results\.parquet of a study"):
         evaluate_file(tmp_path / "none.parquet")
-    with pytest.raises(DataError, match="has no rows of a study"):
-        evaluate_file(ROOT / "README.md")
-    with pytest.raises(DataError, match="has no rows of a study"):
-        evaluate_file(write_rows(rows.drop_columns("regret").drop_columns("drawn"), tmp_path))
-    texts = pa.array(["many"] * len(rows))
-    at = rows.column_names.index("drawn")
-    with pytest.raises(DataError, match="has no rows of a study"):
-        evaluate_file(write_rows(rows.set_column(at, "drawn", texts), tmp_path))
-    none = pa.array([None] * len(rows), pa.int64())
-    with pytest.raises(DataError, match="has rows without drawn"):
-        evaluate_file(write_rows(rows.set_column(at, "drawn", none), tmp_path))
-    with pytest.raises(DataError, match="has no rows of mq2008: it has yahoo-like"):
-        evaluate_file(write_rows(rows, tmp_path), ["mq2008"])
-    with pytest.raises(DataError, match="different points: expected whole runs"):
-        evaluate_file(write_rows(rows.slice(7), tmp_path))
-    with pytest.raises(DataError, match="optimizers: no value of optimizer has runs of every"):
-        evaluate_file(write_rows(rows.slice(0, 300), tmp_path))
-    mine = pa.array(["mine"] * len(rows))
-    with pytest.raises(DataError, match="has no study of the package"):
-        evaluate_file(write_rows(rows.set_column(0, "study", mine), tmp_path))
-    with pytest.raises(DataError, match="has no rows of runs: it has none"):
-        evaluate_file(write_rows(rows.slice(0, 0), tmp_path))

@@ -1,14 +1,11 @@
 """Figures of studies: that they draw what the results say, in the paper's layout."""
 
-import csv
 import itertools
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 from scipy import stats
 
-from countersample.pages.charts import style_of
 from countersample.study import figures
 from countersample.study.figures import draw_leads, draw_panels
 from countersample.study.grids import METHODS, Grid
@@ -58,11 +55,6 @@ def drawn(monkeypatch):
     return drawing
 
 
-def read(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def expected_band(cell, values):
     """Student's interval by scipy, over runs or over the means of folds."""
     folds = dict.fromkeys(fold for fold, _ in cell.runs)
@@ -77,26 +69,6 @@ def expected_band(cell, values):
 def curve_of(axes, name):
     (line,) = (line for line in axes.lines if line.get_label() == name)
     return line.get_ydata()
-
-
-class TestFiles:
-    @pytest.mark.slow
-    def test_three_pictures_and_the_data(self, rng, tmp_path):
-        result = make_result(rng)
-        draw_panels(result, tmp_path / "position-bias.v1")
-        names = sorted(path.name for path in tmp_path.iterdir())
-        assert names == [f"position-bias.v1.{s}" for s in ("csv", "pdf", "png", "svg")]
-        assert (tmp_path / "position-bias.v1.png").read_bytes().startswith(b"\x89PNG")
-        assert (tmp_path / "position-bias.v1.pdf").read_bytes().startswith(b"%PDF")
-        assert "</svg>" in (tmp_path / "position-bias.v1.svg").read_text()
-        rows = read(tmp_path / "position-bias.v1.csv")
-        assert len(rows) == 2 * 2 * 3 * 4  # datasets, values, methods, points
-        for row in rows:
-            cell = result.cells[row["dataset"], row["method"], float(row["value"])]
-            point = cell.drawn.tolist().index(int(row["drawn"]))
-            expected = expected_band(cell, cell.ndcg[:, point])
-            numbers = [float(row[name]) for name in ("mean", "low", "high")]
-            assert numbers == pytest.approx(expected, rel=1e-5)
 
 
 class TestPanels:
@@ -115,25 +87,6 @@ class TestPanels:
             assert curve_of(panels[row, column], name) == pytest.approx(cell.ndcg.mean(axis=0))
         for row in panels:
             assert row[0].get_ylim() == row[1].get_ylim()
-
-    def test_reference_lines_and_one_legend(self, rng, drawn):
-        draw_panels(make_result(rng), "stem")
-        axes = drawn["figure"].axes[0]
-        assert set(curve_of(axes, "w* (all labels)")) == {0.75}
-        assert set(curve_of(axes, "logging policy")) == {0.6}
-        (legend,) = drawn["figure"].legends
-        labels = [text.get_text() for text in legend.get_texts()]
-        assert labels == [*NAMES, "w* (all labels)", "logging policy"]
-        colours = {line.get_label(): to_hex(line.get_color()).upper() for line in axes.lines}
-        for name in NAMES:
-            assert colours[name] == style_of(*METHODS[name].look).colour
-
-    @pytest.mark.parametrize(("log_x", "first"), [(False, 0), (True, 100)])
-    def test_the_axis_of_clicks(self, rng, drawn, log_x, first):
-        draw_panels(make_result(rng), "stem", log_x=log_x)
-        for axes in drawn["figure"].axes:
-            assert axes.get_xscale() == ("log" if log_x else "linear")
-            assert axes.get_xlim() == (first, 400)
 
     def test_divergence_is_noted_and_stays_in_the_mean(self, rng, drawn):
         result = make_result(rng, diverged=[("IPS-SGD", 1.5)])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from countersample.errors import ParameterError
 from countersample.study import grids
-from countersample.study.experiment import load_grid, plan
-from countersample.study.settings import PAPER, ExperimentConfig, check_setting
+from countersample.study.experiment import load_grid
+from countersample.study.settings import PAPER, check_setting
 
 GOOD = """
 title = "Mine"
@@ -64,15 +64,6 @@ def test_the_grids_of_the_package_are_sound_at_every_scale(name):
             config.check()
 
 
-def test_scales_change_the_size_of_a_study_alone(tmp_path):
-    assert grids.config_of("paper") == ExperimentConfig(bits=16)
-    config = grids.config_of("medium")
-    assert (config.steps(), config.clicks, len(config.points())) == (1_000_000, 1_000_000, 100)
-    path = write(tmp_path, GOOD.replace('["tiny"]', '["yahoo-like"]'))
-    for scale in grids.SCALES:
-        assert plan([path], scale=scale).datasets == ["yahoo-like"]
-
-
 def test_a_grid_of_a_user(tmp_path):
     path = write(tmp_path, GOOD)
     grid = load_grid(path)
@@ -82,13 +73,6 @@ def test_a_grid_of_a_user(tmp_path):
     assert grid.reference == "IPS-SGD"
     assert dict(grid.settings) == {"clicks": 1000}
     assert load_grid(path, "smoke").values == (1.0,)
-
-
-def test_a_method_may_have_other_weights(tmp_path):
-    text = GOOD.replace('"pair" }', '"pair", exposure = "position-only" }')
-    usual, mine = load_grid(write(tmp_path, text)).methods
-    assert (usual.exposure, usual.look) == ("policy-aware", ("ips", "click"))
-    assert (mine.exposure, mine.look) == ("position-only", ("position-only", "pair"))
 
 
 @pytest.mark.parametrize(
@@ -171,15 +155,6 @@ def published():
         (("batch-sizes", "yahoo-set1", "IPS-SGD", 50), (0.44, "")),
         (("propensities", "yahoo-set1", "M̄", 1.0), (7.92, "")),
         (("datasets", "istella-s", "", "queries"), (33118, "")),
-    ],
-)
-def test_numbers_of_the_paper(published, name, expected):
-    assert published.number(*name) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
         (("batch-sizes", "yahoo-like", "IPS-SGD", 10), (0.41, "")),  # a shape stands for a set
         (("position-bias", "yahoo-set1", "IPS-SGD", 1), (0.41, "")),  # 1 is 1.0
         (("clipping", "yahoo-set1", "IPS-SGD", 10), None),
@@ -187,7 +162,7 @@ def test_numbers_of_the_paper(published, name, expected):
         (("batch-sizes", "yahoo-set1", "IPS-SGD", 11), None),
     ],
 )
-def test_numbers_are_found_by_shape_and_by_number(published, name, expected):
+def test_numbers_of_the_paper(published, name, expected):
     assert published.number(*name) == expected
 
 

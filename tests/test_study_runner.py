@@ -1,25 +1,16 @@
 """Jobs, the results folder and the runner: shared, resumed, independent of workers, never lost."""
 
-import _thread
 import json
 import shutil
-import signal
-import threading
 
-import numpy as np
 import pytest
 from study_runs import GRID, finish, jobs_of, plan_grid
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from countersample import save_letor, synthetic
-from countersample._progress import Progress
-from countersample.data.dataset import stored_arrays
 from countersample.errors import DataError
-from countersample.study import stages
 from countersample.study.experiment import plan, read_experiment
-from countersample.study.jobs import Job
 from countersample.study.results import gather
-from countersample.study.runner import Tally, run, state_of
+from countersample.study.runner import state_of
 from countersample.study.settings import SETTINGS
 from countersample.study.sources import find_source, load_fold
 from countersample.study.store import Store
@@ -70,15 +61,6 @@ def test_every_job_is_listed_once_after_its_needs(experiment):
         earlier.add(key)
 
 
-def test_studies_share_jobs():
-    apart = [plan([name], scale="smoke").work() for name in ("optimizers", "position-bias")]
-    together = plan(["optimizers", "position-bias"], scale="smoke").work()
-    shared = set(apart[0].jobs) & set(apart[1].jobs)
-    # γ = 1 with SGD is in both: three methods, tuned and run for three seeds of two sets.
-    assert sum(apart[0].jobs[key].stage == "run" for key in shared) == 3 * 3 * 2
-    assert set(together.jobs) == set(apart[0].jobs) | set(apart[1].jobs)
-
-
 def test_any_other_setting_is_another_run(tmp_path, experiment):
     others = {
         "clicks": 401, "noise": 0.2, "epochs": 2.0, "batch_size": 2, "clip": 0.1,
@@ -98,19 +80,6 @@ def test_any_other_setting_is_another_run(tmp_path, experiment):
 
 
 # -- the runner ----------------------------------------------------------------------------------
-
-
-def _count_blas_threads(_bench, _job, _progress):
-    return {"threads": [t["num_threads"] for t in threadpool_info() if t["user_api"] == "blas"]}
-
-
-def test_a_job_has_one_thread_of_blas(tmp_path):
-    store, job = Store(tmp_path), Job("run", "", {}, _count_blas_threads)
-    with threadpool_limits(2, "blas"):
-        run([job], store, workers=2)
-        after = _count_blas_threads(None, None, None)
-    assert set(store.read(job)["threads"]) == {1}
-    assert set(after["threads"]) == {2}
 
 
 def test_results_depend_neither_on_workers_nor_on_order(finished, tmp_path):
@@ -159,75 +128,7 @@ def test_a_result_that_lacks_a_value_is_an_error(finished, tmp_path):
         copy.read(job)["regret"]
 
 
-def test_an_error_ends_the_run_and_keeps_finished_results(experiment, tmp_path, monkeypatch):
-    def fail(*_):
-        raise DataError("no luck")
-
-    monkeypatch.setattr(stages, "tune", fail)
-    store = Store(tmp_path / "out")
-    with pytest.raises(DataError, match="no luck"):
-        finish(experiment, store, workers=2)
-    done = {job.stage for job in state_of(experiment.work(), store).done.values()}
-    assert {"data", "references"} <= done
-
-
-@pytest.fixture
-def interruptible():
-    """Handle Ctrl-C, whatever started the tests: jobs in the background of a script ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_stops_running_jobs(experiment, tmp_path, monkeypatch):
-    """Ctrl-C while two jobs are at work: both end, neither leaves a result."""
-    store = Store(tmp_path / "out")
-    at_work = threading.Barrier(3)
-
-    def endless(_bench, _job, progress):
-        at_work.wait(60)
-        while True:
-            progress.update(0.5)
-
-    def interrupt():
-        at_work.wait(60)
-        _thread.interrupt_main()
-
-    monkeypatch.setattr(stages, "run", endless)
-    threading.Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        finish(experiment, store, workers=2)
-    done = {job.stage for job in state_of(experiment.work(), store).done.values()}
-    assert "run" not in done
-    assert "tuning" in done
-
-
-def test_progress_is_measured_in_draws(finished):
-    _, _, work = finished
-    tuning, run_job = jobs_of(work, "tuning")[0], jobs_of(work, "run")[0]
-    reports = []
-    tally = Tally([tuning, run_job], Progress(lambda task, share: reports.append((task, share))))
-    tally.begin(run_job).update(0.5)
-    assert reports[-1] == (f"0 of 2 jobs; run: {run_job.title}", 0.25)  # both draw little
-    tally.end(run_job)
-    assert reports[-1] == ("1 of 2 jobs", 0.5)
-
-
 # -- the results folder --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("bits", "expected"), [(8, 8), (32, None)])
-def test_features_are_stored_as_codes(tmp_path, bits, expected):
-    (job,) = jobs_of(plan_grid(tmp_path, bits=bits).work(), "data")
-    parts = stages.prepare_data(None, job, None)
-    assert [part.bits for part in parts] == [expected] * 3
-    store = Store(tmp_path / "results")
-    store.write(job, parts)
-    for part, copy in zip(parts, store.data(job), strict=True):
-        assert copy == part
-        assert copy.fingerprint == part.fingerprint
-        assert isinstance(stored_arrays(copy.features)[0], np.memmap)
 
 
 def test_a_folder_grows_and_only_new_jobs_are_run(finished, tmp_path):

@@ -1,6 +1,5 @@
 """Stages of a study: tuning, runs, weights, default rankers, networks; and their results."""
 
-import json
 import sys
 from dataclasses import replace
 
@@ -10,13 +9,10 @@ from study_runs import GRID, finish, jobs_of, plan_grid, run_study
 
 from countersample import CounterSampleRanker, evaluate
 from countersample._environment import MissingExtraError
-from countersample._progress import Progress
 from countersample.errors import DataError, ParameterError
-from countersample.study import stages
-from countersample.study.experiment import load_grid, missing_libraries, plan, read_experiment
+from countersample.study.experiment import load_grid, missing_libraries
 from countersample.study.references import choose
 from countersample.study.results import describe_choice
-from countersample.study.runner import Workbench
 from countersample.study.settings import PAPER
 from countersample.study.stages import versions
 from countersample.study.store import Store
@@ -35,14 +31,6 @@ def test_the_middle_of_equal_rates_is_chosen():
     assert choose(values, first_diverged) == (2, 1, 4)
 
 
-def test_a_plateau_reaches_as_far_as_noise(rng):
-    """Differences of 0.001 in noise of 0.1 (its error is 0.003), and one of 0.05."""
-    noise = 0.1 * rng.standard_normal((4, 1000))
-    noise -= noise.mean(axis=1, keepdims=True)
-    values = 0.5 + noise + np.array([[0.001], [0.002], [0.0], [-0.05]])
-    assert choose(values, np.ones(4, bool)) == (1, 0, 2)
-
-
 @pytest.mark.parametrize(
     ("rate", "alike", "n_alike", "words"),
     [
@@ -57,22 +45,6 @@ def test_rates_are_flagged(rate, alike, n_alike, words):
     similar = {"rates_alike": n_alike, "rates_alike_from": alike[0], "rates_alike_to": alike[1]}
     run = {"learning_rate": rate, **rates, **similar}
     assert describe_choice(run) == words
-
-
-def test_several_logs_choose_together(tmp_path):
-    """The mean over two logs is the mean of each alone."""
-    values = {}
-    for logs in (1, 2):
-        work, store, _, _ = run_study(tmp_path, ONE_GAMMA, seeds=logs, tuning_logs=logs)
-        tunings = jobs_of(work, "tuning")
-        assert all(len(job.needs) == logs for job in tunings)
-        values[logs] = np.array([store.read(job)["ndcg"] for job in tunings])
-    bench = Workbench(store)
-    second = [
-        stages.tune(bench, replace(job, needs=job.needs[1:]), Progress.of(None))["ndcg"]
-        for job in tunings
-    ]
-    np.testing.assert_allclose(values[2], (values[1] + second) / 2, rtol=1e-9)
 
 
 def test_an_optimizer_without_learning_rate_is_not_tuned(tmp_path):
@@ -211,16 +183,6 @@ def test_networks_without_torch_are_rejected_with_the_remedy(run, tmp_path):
         plan_grid(tmp_path, scorer="network")
     assert list(missing_libraries("smoke")) == ["nonlinear"]
     assert "nonlinear" in run("reproduce", "--list")
-
-
-@pytest.mark.usefixtures("no_torch")
-def test_a_study_of_networks_is_read_again_without_torch(monkeypatch):
-    with monkeypatch.context() as installed:
-        installed.setitem(sys.modules, "torch", sys)
-        assert missing_libraries("smoke") == {}
-        before = plan(["nonlinear"], scale="smoke", datasets=["tiny"])
-    again = read_experiment(json.loads(json.dumps(before.identity())))
-    assert again.work().jobs.keys() == before.work().jobs.keys()
 
 
 @pytest.mark.parametrize(

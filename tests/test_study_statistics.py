@@ -9,26 +9,15 @@ from hypothesis import strategies as st
 from scipy import stats
 from study_results import make_cell, make_result, make_runs
 
-from countersample.errors import DataError
 from countersample.study.statistics import (
-    common_runs,
     contrasts,
     holm,
-    interval,
     paired_test,
     paper_test,
 )
 
 FOLDS = ("Fold1", "Fold2", "Fold3")
 p_values = st.lists(st.floats(0, 1), max_size=12)
-
-
-class TestInterval:
-    @pytest.mark.parametrize("confidence", [0.95, 0.8])
-    def test_it_is_students(self, rng, confidence):
-        values = rng.normal(size=7)
-        low, high = stats.t.interval(confidence, 6, values.mean(), stats.sem(values))
-        assert interval(values, confidence) == pytest.approx((high - low) / 2)
 
 
 class TestPaired:
@@ -65,18 +54,6 @@ class TestPaired:
         assert test.difference == pytest.approx(0.1)
         assert np.isnan([test.half(), test.p, test.effect]).all()
         assert test.n == 1
-
-    @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=2, max_size=8))
-    def test_turned_round_it_is_the_same_test(self, pairs):
-        a, b = np.array(pairs).T
-        one, other = (paired_test(x, y, make_runs(len(a))) for x, y in ((a, b), (b, a)))
-        assert one.p == pytest.approx(other.p, abs=1e-12)
-        assert one.difference == -other.difference
-        assert one.effect == pytest.approx(-other.effect)
-
-    def test_cells_of_other_runs_are_an_error(self):
-        with pytest.raises(DataError, match="different runs"):
-            common_runs(make_cell([1, 2]), make_cell([1, 2, 3]))
 
 
 class TestHolm:

@@ -21,8 +21,6 @@ from countersample.errors import CounterSampleError
 from countersample.study.grids import COMPARED, Grid, load_published
 from countersample.study.results import Cell, StudyResult
 from countersample.study.statistics import (
-    contrasts,
-    has_leads,
     independent,
     interval,
     lead,
@@ -33,9 +31,7 @@ from countersample.study.tables import (
     Group,
     Row,
     Table,
-    column_title,
     final_table,
-    leads_table,
     nothing_set_table,
     rates_table,
     regret_table,
@@ -99,78 +95,11 @@ class TestRegretTable:
         assert "over folds" in notes
         assert "the 8 tests" in notes  # two datasets, two methods, two settings
 
-    def test_marks_are_those_of_the_contrasts(self, result, rng):
-        """In a table where some differences are significant and some are not."""
-        noisy = {
-            place: make_cell(
-                100 * cell.regrets + rng.normal(size=len(cell.runs)),
-                folds=tuple(dict.fromkeys(fold for fold, _ in cell.runs)),
-            )
-            for place, cell in result.cells.items()
-        }
-        result = make_result(noisy)
-        entries = entries_of(regret_table(result))
-        for one in contrasts(result):
-            entry = entries[one.dataset, one.method, column_title(one.value)]
-            assert (entry.mark, entry.paper_mark) == (one.mark, one.paper_mark)
-
-    def test_diverged_runs_have_a_note(self, result):
-        notes = {place: entry.note for place, entry in entries_of(regret_table(result)).items()}
-        assert {place: note for place, note in notes.items() if note} == {
-            ("yahoo-like", "IPS-SGD", "Adam"): "2 of 4 runs diverged",
-            ("mq2008", "IPS-SGD", "Adam"): "2 of 12 runs diverged",
-        }
-
     def test_published_numbers_stand_beside(self, result, published):
         entries = entries_of(regret_table(result, published))
         entry = entries["yahoo-like", "CounterSample", "Adam"]
         assert (entry.published, entry.published_mark) == (0.35, "▽")
         assert entries["mq2008", "CounterSample", "Adam"].published is None
-
-    def test_one_run_has_no_interval_and_no_mark(self):
-        cells = {("a", method, 1.0): make_cell([regret]) for method, regret in REGRETS.items()}
-        for entry in entries_of(regret_table(make_result(cells))).values():
-            assert (entry.half_width, entry.mark, entry.paper_mark) == (None, "", "")
-
-
-class TestOtherTables:
-    def test_final(self, result):
-        table = final_table(result)
-        entry = entries_of(table)["yahoo-like", "CounterSample", "SGD"]
-        cell = result.cells["yahoo-like", "CounterSample", "sgd"]
-        assert entry.value == pytest.approx(cell.ndcg[:, -1].mean())
-        assert entry.mark == "△"  # higher nDCG, lower regret
-        assert "yahoo-like: w* has 0.8000, the logging policy 0.6000." in table.notes
-
-    def test_rates_by_fold(self, result):
-        cells = dict(result.cells)
-        name = ("yahoo-like", "IPS-SGD", "adam")
-        cells[name] = replace(cells[name], learning_rates=(None,))
-        table = rates_table(replace(result, cells=cells))
-        titles = [group.title for group in table.groups]
-        assert titles == ["yahoo-like", *(f"mq2008, {fold}" for fold in FOLDS)]
-        entries = entries_of(table)
-        assert entries["yahoo-like", "IPS-SGD", "SGD"].number == "1e-5"
-        assert entries["yahoo-like", "IPS-SGD", "Adam"].number == "–"
-        assert entries["mq2008, Fold3", "IPS-SGD", "SGD"].number == "1e-7"
-
-    def test_significance_has_every_figure(self, result):
-        table = significance_table(result)
-        (one,) = [
-            one for one in contrasts(result)
-            if (one.dataset, one.method, one.value) == ("mq2008", "CounterSample", "adam")
-        ]  # fmt: skip
-        entries = entries_of(table)
-        row = {column: entries["mq2008", "CounterSample, Adam", column] for column in table.columns}
-        assert {column: entry.value for column, entry in row.items()} == {
-            "difference": one.test.difference,
-            "d_z": one.test.effect,
-            "pairs": 3,
-            "p": one.test.p,
-            "p, Holm": one.adjusted,
-            "p, paper's test": one.paper_p,
-        }
-        assert row["difference"].half_width == one.test.half()
 
 
 @pytest.mark.parametrize(
@@ -248,31 +177,6 @@ def test_csv_is_tidy_and_not_rounded(tmp_path):
 
 
 class TestLatex:
-    @pytest.mark.parametrize("n_columns", [1, 3])
-    def test_structure(self, n_columns):
-        text = render_table(make_table(n_columns), "table.tex")
-        bare = re.sub(r"\\[{}$&%#_\\]", "", text.replace(r"\\" + "\n", "\n"))
-        assert bare.count("{") == bare.count("}")
-        assert bare.count("$") % 2 == 0
-        begins, ends = re.findall(r"\\begin{(\w+)}", text), re.findall(r"\\end{(\w+)}", text)
-        assert begins == ends[::-1] == ["table", "tabular"]
-        inside = text[text.index(r"\toprule") : text.index(r"\bottomrule")]
-        lines = [line for line in inside.splitlines() if line.endswith(r" \\")]
-        assert len(lines) == 1 + 1 + 2 * (3 + 2)  # head, one title, rows, two with published
-        assert {len(re.findall(r"(?<!\\)&", line)) for line in lines} == {n_columns}
-        assert inside.count(r"\midrule") == 2
-
-    def test_layout_and_marks_of_the_paper(self):
-        text = render_table(make_table(), "table.tex")
-        assert r"Bias $\gamma$: & 0 & 0.5 \\" in text
-        assert r"set\_1 & & \\" in text
-        assert (
-            r"\quad $\bar{M}$ $|$ a\_b & 0.33 $\pm$0.03\rlap{$^{\triangledown t \triangledown"
-            r" \dagger}$} & $-$12.50\rlap{$^{t \triangle}$} \\"
-        ) in text
-        assert r"\quad \quad in the paper & 0.35\rlap{$^{\triangledown}$} &  \\" in text
-        assert r"\{x\}\textasciicircum{}2 \textasciitilde{} \textbackslash{}y \#1 \$" in text
-
     @skip_without("latex")
     def test_it_compiles(self, tmp_path):
         (tmp_path / "all.tex").write_text(
@@ -330,20 +234,6 @@ def test_the_lead_is_the_difference_of_regrets_up_to_there():
     assert leads[2] - leads[0] == pytest.approx([2] * 5)
     ips, sampled = (result.cells["a", method.name, 1.0].regrets for method in COMPARED)
     assert leads[:, -1] == pytest.approx(100 * (ips - sampled))
-
-
-def test_the_table_of_leads():
-    table = leads_table(leading())
-    (group,) = table.groups
-    assert [row.label for row in group.rows] == ["T/100", "T/10", "T"]
-    assert [row.entries[1].value for row in group.rows] == pytest.approx([6, 5.5, 4])
-    # Runs are 1 apart: s = 1, and t with 2 degrees of freedom is 4.303.
-    assert group.rows[0].entries[0].half_width == pytest.approx(4.303 / np.sqrt(3), rel=1e-3)
-
-
-def test_a_study_without_one_of_the_two_has_none():
-    without = leading(tuple(method for method in METHODS if method.name != "IPS-SGD"))
-    assert not has_leads(without)
 
 
 def rows_of(table):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 import twins_objectives as twin
-from conftest import SEED
 from made_plans import plan_of
 from torch.utils.data import DataLoader
 
@@ -109,26 +108,6 @@ def test_a_batch_at_once_is_a_batch_of_samples(unit, dataset, log, rng):
     assert len(batch) == 9
     assert_same(batch, collate([examples[i] for i in drawn]))
     assert collate(batch) is batch
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_data_loader(workers, dataset, log):
-    examples = ClickDataset(dataset, log, unit="click")
-    loader = DataLoader(
-        examples, num_workers=workers, collate_fn=collate,
-        batch_sampler=CounterSampler(log, unit="click", batch_size=5, seed=SEED),
-    )  # fmt: skip
-    indices = list(CounterSampler(log, unit="click", batch_size=5, seed=SEED))
-    batches = list(loader)
-    assert len(batches) == len(indices) == 3
-    for batch, drawn in zip(batches, indices, strict=True):
-        assert_same(batch, examples.__getitems__(drawn))
-
-
-def test_batches_move(dataset, log):
-    batch = ClickDataset(dataset, log).__getitems__([0, 1])
-    there = batch.to("meta", non_blocking=True)
-    assert {getattr(there, field).device.type for field in FIELDS} == {"meta"}
 
 
 # -- refusals

@@ -6,7 +6,7 @@ import torch
 import twins_objectives as twin
 
 from countersample.errors import ParameterError
-from countersample.objectives import LOSSES, OBJECTIVES, coefficients
+from countersample.objectives import LOSSES
 from countersample.torch import ClickBatch, click_loss
 
 
@@ -50,20 +50,6 @@ def test_value_and_gradient_are_those_of_the_twin(name, scores, batch):
     loss.backward()
     assert loss.item() == pytest.approx(value)
     np.testing.assert_allclose(scores.grad.numpy(), np.concatenate(gradients), atol=1e-12)
-
-
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_the_gradient_is_that_of_linear_training(name, scores, batch):
-    """Whose kernel computes in float32."""
-    expected = [
-        sum(
-            weight * coefficients(rows.detach().numpy(), item, objective=name)
-            for item, weight in zip(items, weights.numpy(), strict=True)
-        )
-        for rows, items, weights in lists_of(scores, batch)
-    ]
-    click_loss(scores, batch, objective=name).backward()
-    np.testing.assert_allclose(scores.grad.numpy(), np.concatenate(expected), 1e-5, 1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])

@@ -9,7 +9,7 @@ import torch
 from conftest import SEED
 from made_plans import plan_of
 from scipy.stats import chisquare
-from torch.utils.data import BatchSampler, DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from countersample import ClickLog
 from countersample.errors import DataError, ParameterError
@@ -53,12 +53,6 @@ def test_draws_follow_the_plan(name, unit, log, rng):
     assert p_value(list(sampler), plan.probabilities) > ALPHA  # in the next epoch too
 
 
-def test_the_check_would_find_draws_of_another_plan(log):
-    sampler = CounterSampler(log, unit="click", plan="ips", n_draws=N_DRAWS, seed=SEED)
-    other = CounterSampler(log, unit="click", plan="countersample")
-    assert p_value(list(sampler), other.plan.probabilities) < ALPHA
-
-
 def test_draws_one_after_the_other_are_independent(log):
     """Within a block and from one block to the next."""
     sampler = CounterSampler(log, unit="query", n_draws=100_000, seed=SEED)
@@ -69,22 +63,6 @@ def test_draws_one_after_the_other_are_independent(log):
     assert (
         p_value(len(p) * draws[:block] + draws[block : 2 * block], np.outer(p, p).ravel()) > ALPHA
     )
-
-
-def test_more_examples_than_torch_takes():
-    """2²⁴ + 1 clicks, of which the last weighs as much as all others together."""
-    n = 2**24 + 1
-    columns = {"query": np.zeros(n, np.int32), "item": np.zeros(n, np.int32)}
-    propensity = np.ones(n)
-    propensity[-1] = 1 / (n - 1)
-    sampler = CounterSampler(ClickLog(**columns, propensity=propensity), unit="click", seed=SEED)
-    assert len(sampler) == n
-    draws = np.array(list(islice(sampler, N_DRAWS)))
-    assert p_value((draws == n - 1).astype(int), np.array([0.5, 0.5])) > ALPHA
-    thirds = draws[draws < n - 1] * 3 // (n - 1)
-    assert p_value(thirds, np.full(3, 1 / 3)) > ALPHA
-    with pytest.raises(RuntimeError, match="2\\^24"):
-        next(iter(torch.utils.data.WeightedRandomSampler(torch.ones(n), 1)))
 
 
 # -- over ranks ----------------------------------------------------------------------------------
@@ -101,16 +79,6 @@ def test_the_ranks_share_one_stream(world_size, make):
 # -- epochs --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("n_draws", "batch_size"), [(1, None), (29, 10), (30, 10), (31, 50)])
-def test_length_and_batches_are_those_of_torch(batch_size, n_draws, make):
-    indices = list(make(n_draws=n_draws))
-    assert len(indices) == n_draws == len(make(n_draws=n_draws))
-    sampler = make(n_draws=n_draws, batch_size=batch_size)
-    expected = BatchSampler(indices, batch_size, drop_last=False) if batch_size else indices
-    assert len(sampler) == len(expected)
-    assert list(sampler) == list(expected)
-
-
 def test_every_iteration_is_a_new_epoch(make):
     sampler = make()
     epochs = []
@@ -120,19 +88,6 @@ def test_every_iteration_is_a_new_epoch(make):
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
     assert [list(again) for again in [make()] * 3] == epochs
     assert list(make(seed=SEED + 1)) != epochs[0]
-
-
-def test_set_epoch(make):
-    sampler = make()
-    epochs = [list(sampler) for _ in range(3)]
-    for epoch in (2, 0, 0, 1):
-        sampler.set_epoch(epoch)
-        assert sampler.epoch == epoch
-        assert list(sampler) == epochs[epoch]
-    assert list(sampler) == epochs[2]
-    sampler.set_epoch(0)
-    assert list(islice(sampler, 5)) == epochs[0][:5]  # an iteration that is broken off,
-    assert list(sampler) == epochs[1]  # is not repeated
 
 
 # -- going on ------------------------------------------------------------------------------------
@@ -155,19 +110,6 @@ def test_going_on_at_every_point(batch_size, world_size, make):
                 assert list(going_on) == epochs[first][n_done:]
             assert going_on.epoch == first + 1
             assert list(going_on) == epochs[first + 1]
-
-
-def test_going_on_with_set_epoch_as_in_a_loop_over_epochs(make):
-    sampler = make()
-    epochs = [list(sampler) for _ in range(3)]
-    sampler.set_epoch(1)
-    list(islice(sampler, 10))
-    going_on = make()
-    going_on.load_state_dict(sampler.state_dict())
-    expected = [epochs[1][10:], epochs[2]]
-    for epoch, rest in zip(range(going_on.epoch, 3), expected, strict=True):
-        going_on.set_epoch(epoch)
-        assert list(going_on) == rest
 
 
 @pytest.mark.parametrize("world_size", [1, 4])

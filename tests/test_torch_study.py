@@ -1,6 +1,5 @@
 """Networks of a study: plain SGD against the linear kernel and a NumPy twin; their runs."""
 
-import shutil
 from dataclasses import replace
 from itertools import cycle
 
@@ -13,13 +12,11 @@ from made_training import METHODS, close, random_problem, small_shop
 from study_runs import GRID, finish
 from twins_plans import features_of
 
-from countersample import evaluate
 from countersample._progress import Progress
 from countersample.errors import CounterSampleError
 from countersample.plans import Examples, make_plan
 from countersample.study.experiment import plan
 from countersample.study.reproduction import write_artifacts
-from countersample.study.runner import state_of
 from countersample.study.stages import Run
 from countersample.study.store import Store
 from countersample.torch.networks import train_networks
@@ -30,6 +27,7 @@ STEPS = 40
 PAIRS = pytest.mark.parametrize(
     ("method", "unit"), list(zip(METHODS, cycle(["click", "query"]), strict=False))
 )
+
 NETWORKS = GRID.replace("gamma = [0.5, 1.0]", "hidden = [0, 3]").replace(
     "[settings]", '[settings]\nscorer = "network"\nbatch_size = 4'
 )
@@ -67,14 +65,6 @@ def test_without_a_hidden_layer_it_is_the_linear_kernel(rng, method, unit):
         close(weights[:n], linear.history.coef[:n])
         close(weights[:n], twin)
         assert network.steps.tolist() == linear.history.steps.tolist()
-
-
-def test_clipping_is_that_of_the_kernel(rng):
-    data, log = random_problem(rng)
-    options = replace(options_of("ips", "click", clip=0.5), checkpoints=[1])
-    (ours,) = train_nets(data, log, options, hidden=0, rates=[0.01])
-    (kernel,) = train_many(data, log, learning_rates=[0.01], seeds=[7], options=options)
-    close(ours.scorers[0].weights[-1][0], kernel.history.coef[0])
 
 
 def slopes_of(scores, examples, sampling, i):
@@ -134,18 +124,6 @@ def test_with_a_hidden_layer_it_is_backpropagation_by_hand(rng, method, unit):
                 compared += 1
 
 
-def test_networks_begin_alike_and_do_not_depend_on_others(rng):
-    data, log = random_problem(rng)
-    options = replace(options_of("countersample", "click"), steps=3, checkpoints=[3])
-    together = train_nets(data, log, options, hidden=4)
-    for rate, one in zip(RATES, together, strict=True):
-        (alone,) = train_nets(data, log, options, hidden=4, rates=[rate])
-        for ours, theirs in zip(one.scorers[0].weights, alone.scorers[0].weights, strict=True):
-            close(ours, theirs)
-    (other,) = train_nets(data, log, options, hidden=4, rates=[1e-30], seed=8)
-    assert not np.allclose(other.scorers[0].weights[0], together[0].scorers[0].weights[0])
-
-
 def test_one_that_explodes_does_not_end_the_others():
     data, log = small_shop()
     options = options_of("ips", "click")
@@ -161,79 +139,25 @@ def test_one_that_explodes_does_not_end_the_others():
     assert Run(wild).curve(data, settings)[-1] == 0
 
 
-def test_it_leaves_no_trace_in_torch(rng):
-    before = torch.get_rng_state(), torch.get_num_threads()
-    train_nets(*random_problem(rng), options_of("ips", "click"), hidden=4)
-    torch.testing.assert_close(torch.get_rng_state(), before[0])
-    assert torch.get_num_threads() == before[1]
+def test_an_error_of_the_progress_stops_it(rng):
+    def show(_what, _share):
+        raise CounterSampleError("stopped")
+
+    options = replace(options_of("ips", "click"), steps=200, checkpoints=[200])
+    with pytest.raises(CounterSampleError, match="stopped"):
+        train_networks(
+            *random_problem(rng), learning_rates=[0.01], hidden=0, seed=0, options=options,
+            progress=Progress(show),
+        )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("networks")
-    (folder / "mine.toml").write_text(NETWORKS)
-    (folder / "other.toml").write_text(GRID)
-    experiment = plan([folder / "mine.toml", folder / "other.toml"], scale="paper")
-    store = Store(folder / "out")
+def test_a_study_of_networks_is_written_up(tmp_path):
+    (tmp_path / "mine.toml").write_text(NETWORKS)
+    experiment, store = plan([tmp_path / "mine.toml"], scale="paper"), Store(tmp_path / "out")
     store.claim(experiment.identity())
-    return experiment, store, finish(experiment, store)
-
-
-def read(work, store):
-    jobs = [job for job in work.jobs.values() if job.stage in {"tuning", "run"}]
-    results = {job.key: store.read(job) for job in jobs}
-    return {key: {k: v for k, v in each.items() if k != "seconds"} for key, each in results.items()}
-
-
-class TestAStudyOfNetworks:
-    def test_evaluates_the_last_iterate(self, finished):
-        _, store, work = finished
-        run = next(
-            job for job in work.jobs.values()
-            if job.stage == "run" and job.config.get("hidden") == 0 and job.config["plan"] == "ips"
-        )  # fmt: skip
-        result, clicks = store.read(run), run.needs[-1]
-        train_set, _, test = store.data(clicks.needs[0].needs[0])
-        (linear,) = train_many(
-            train_set, store.clicks(clicks), learning_rates=[result["learning_rate"]],
-            methods=["ips"], unit="click", seeds=[clicks.config["seed"]], batch_size=4,
-            steps=result["step"][-1], checkpoints=result["step"],
-        )  # fmt: skip
-        expected = [
-            evaluate(test.features @ coef, test, "ndcg@10", no_relevant="skip")["ndcg@10"]
-            for coef in linear.history.coef
-        ]
-        np.testing.assert_allclose(result["ndcg"], expected, atol=0.03)  # near ties may turn
-        assert np.mean(np.abs(np.array(result["ndcg"]) - expected) < 1e-6) > 0.8
-
-    def test_does_not_depend_on_workers_and_goes_on(self, finished, tmp_path):
-        experiment, store, work = finished
-        shutil.copytree(store.folder, tmp_path / "out")
-        again = Store(tmp_path / "out")
-        for job in work.jobs.values():
-            if job.stage == "tuning" or (job.stage == "run" and job.config["seed"] == 1):
-                again.path(job).unlink()
-        finish(experiment, again, workers=2)
-        assert not state_of(work, again).missing
-        assert read(work, again) == read(work, store)
-
-    def test_is_written_up_beside_linear_ones(self, finished):
-        experiment, store, work = finished
-        artifacts = write_artifacts(experiment, work, store, commands=("this",))
-        assert "its last iterate" in artifacts.report.read_text(encoding="utf-8")
-        table = pq.read_table(store.folder / "results.parquet").to_pandas()
-        kinds = set(zip(table.study, table.scorer, table.hidden, strict=True))
-        assert kinds == {("mine", "network", 0), ("mine", "network", 3), ("other", "linear", 0)}
-        assert set(table[table.study == "mine"].version_torch) == {torch.__version__}
-        assert set(table[table.study == "other"].version_torch) == {""}
-
-    def test_is_stopped_by_an_error_of_the_progress(self, rng):
-        def show(_what, _share):
-            raise CounterSampleError("stopped")
-
-        options = replace(options_of("ips", "click"), steps=200, checkpoints=[200])
-        with pytest.raises(CounterSampleError, match="stopped"):
-            train_networks(
-                *random_problem(rng), learning_rates=[0.01], hidden=0, seed=0, options=options,
-                progress=Progress(show),
-            )  # fmt: skip
+    work = finish(experiment, store)
+    artifacts = write_artifacts(experiment, work, store, commands=("this",))
+    assert "its last iterate" in artifacts.report.read_text(encoding="utf-8")
+    table = pq.read_table(store.folder / "results.parquet").to_pandas()
+    assert set(zip(table.scorer, table.hidden, strict=True)) == {("network", 0), ("network", 3)}
+    assert set(table.version_torch) == {torch.__version__}

@@ -72,23 +72,6 @@ def test_fit(run, days):
         assert error in run(*TODAY, *words, fails=True)
 
 
-def test_train(run, tmp_path):
-    dataset, log = tiny()
-    save_letor(dataset, tmp_path / "data.txt")
-    run("simulate", "data.txt", "-o", "clicks.parquet", "--clicks", "2000")
-    make_ranker("linear").fit_log(dataset, log).save("before.json")
-    train = ("train", "data.txt", "clicks.parquet", "-o", "after.json", "--no-evaluation")
-    figures = json.loads(run(*train, "--warm-start", "before.json", "--json"))
-    assert figures["model"] == "linear"
-    assert figures["steps"] == 100  # its settings stay
-    assert load_ranker("after.json").provenance_["previous"]["updates"] == 1
-    figures = json.loads(run(*train, "--warm-start", "before.json", "--steps", "50", "--json"))
-    assert figures["steps"] == 50
-    assert "normalize is 'standard', and the ranker" in run(
-        *train, "--warm-start", "before.json", "--normalize", "standard", fails=True, leaves=()
-    )
-
-
 def test_a_nightly_job_replaces_the_ranker_that_it_continues(run, tmp_path):
     dataset, log = tiny()
     save_letor(dataset, tmp_path / "data.txt")

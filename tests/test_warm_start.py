@@ -13,7 +13,6 @@ from countersample.errors import DataError, ParameterError
 from countersample.fitting import evaluate_training
 from countersample.rankers import CounterSampleRanker
 from countersample.rankers.task import WarmStart, make_successor, make_untrained
-from countersample.scorers import LinearScorer
 
 
 def named(dataset, names):
@@ -81,16 +80,6 @@ def test_partial_fit(kind):
     np.testing.assert_array_equal(updated.predict(X), ranker.predict(X))
     with pytest.raises(DataError, match=r"X has 4 features, but .* is expecting 5"):
         updated.partial_fit(X[:, :4], y, qid=qid)
-
-
-@every
-def test_the_preprocessing_stays(kind, tomorrow):
-    dataset, log = tiny()
-    wide = dataset.with_features(dataset.features * np.float32(3))
-    ranker = make(kind, warm_start=True, normalize="minmax").fit_log(dataset, log)
-    before = ranker.preprocessing_
-    ranker.fit_log(wide, ClickLog(tomorrow.query, tomorrow.item, tomorrow.propensity))
-    assert ranker.preprocessing_ == before
 
 
 @every
@@ -183,25 +172,6 @@ def test_a_good_ranker_is_not_lost_by_a_bad_day(world):
         warm = successor(good).fit_log(train, log)
         assert ndcg(warm, test) > max(ndcg(good, test) - 0.02, ndcg(anew, test))
         assert warm.path_.reference == ("logged" if log.position is not None else "previous")
-
-
-def test_the_ranker_itself_is_kept_if_it_is_the_logging_policy(world):
-    train, _, good = world
-    few = simulate_clicks(train, good.predict(train), 30, rng=SEED).detached()
-    few = few.of_queries(few.query[:5])  # fewer than eight queries show nothing
-    warm = successor(good).fit_log(train, few, baseline=good.predict(train))
-    assert (warm.path_.kept, warm.path_.keeps) == (1, "previous")
-    np.testing.assert_array_equal(warm.rank(train), good.rank(train))
-
-
-def test_a_bad_ranker_is_replaced(world):
-    train, test, good = world
-    ranker = successor(good)
-    object.__setattr__(ranker._warm_start, "scorer", LinearScorer(-good.weights_))
-    ranker.fit_log(train, simulate_clicks(train, good.predict(train), 20_000, rng=SEED))
-    assert ndcg(ranker, test) > ndcg(good, test) - 0.05
-    starts = {(each.start, each.steps == 0) for each in ranker.path_.candidates}
-    assert starts == {("previous", True), ("previous", False)}
 
 
 def test_trees_stay_and_more_are_added(tomorrow):
