@@ -13,7 +13,6 @@ from pyarrow import parquet
 from shops import make as make_shop
 
 from countersample.cli import console
-from countersample.export import export
 from countersample.rankers import load_ranker
 
 FIT = ("fit", "log.parquet", "--features", "features.parquet", "-o", "ranker.json", "--gamma", "1")
@@ -55,22 +54,6 @@ def test_it_is_quiet_by_default(capfd):
     make("linear").fit_log(*tiny())
     logging.getLogger("countersample.fitting").error("this goes nowhere")
     assert capfd.readouterr() == ("", "")
-
-
-def test_training_and_export_are_logged(caplog, tmp_path):
-    with caplog.at_level(logging.DEBUG, logger="countersample"):
-        ranker = make("linear", warm_start=True).fit_log(*tiny())
-        ranker.fit_log(*tiny())
-        export(ranker, tmp_path / "x.json", to="solr", feature_names=list("abcde"))
-    trained, again, written = [r for r in caplog.records if r.levelno == logging.INFO]
-    assert trained.name == "countersample.rankers.base"
-    assert trained.getMessage().startswith("linear ranker trained in ")
-    assert (trained.kind, trained.n_clicks, trained.n_queries, trained.steps) == (
-        "linear", 2000, 40, 100
-    )  # fmt: skip
-    assert trained.seconds >= 0
-    assert (trained.goes_on, again.goes_on) == (False, True)
-    assert (written.name, written.to) == ("countersample.export.targets", "solr")
 
 
 # -- the command line

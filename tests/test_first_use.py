@@ -6,9 +6,6 @@ import sys
 
 import pytest
 
-from countersample.errors import DataError
-from countersample.rankers.files import load_scorer, write_ranker
-
 # Run every command on tiny data in one process; then print the signatures of each kernel.
 EVERY_COMMAND = """
 import json, pkgutil, sys
@@ -80,13 +77,3 @@ def test_a_command_imports_what_it_needs(command, not_imported, tmp_path):
         f"print(sorted({not_imported!r} & set(sys.modules)))"
     )
     assert last_line(code, tmp_path) == "[]"
-
-
-def test_a_file_without_a_scorer(tmp_path):
-    path = tmp_path / "ranker.json"
-    write_ranker(path, {"kind": "linear", "feature_names": None, "normalizer": None})
-    with pytest.raises(DataError, match=r"ranker.json: not a ranker that this release can read"):
-        load_scorer(path)
-    write_ranker(path, {"kind": "odd"})
-    with pytest.raises(DataError, match="of the kind 'odd', expected one of linear"):
-        load_scorer(path)

@@ -62,17 +62,6 @@ def test_the_first_screen(visit, fit, viewport):
     assert bottoms[-1] <= viewport["height"]
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "sign"),
-    [(0.1, 0.2, "good"), (-0.1, 0.2, "unsure"), (-0.2, -0.1, "bad")],
-)
-def test_only_a_better_ranker_is_green(visit, fit, low, high, sign):
-    gain = replace(fit.gain, relative_low=low, relative_high=high)
-    page = visit(replace(fit, gain=gain, leaks=()), LAPTOP)
-    assert page.locator(".notice").get_attribute("class") == f"notice {sign}"
-    assert page.locator(".good").count() == (sign == "good")
-
-
 def test_a_withheld_verdict_promises_nothing(visit, fit):
     """However good the gain looks: nothing is green, nothing to export or to plan."""
     leak = Leak(0, "click_rate", "log", "chance", 0.97, 1e-30)

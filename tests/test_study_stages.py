@@ -130,39 +130,9 @@ def test_the_default_ranker_is_trained_on_each_log(tmp_path):
     assert len(result.nothing_set["tiny", 1.0]) == 2
 
 
-# -- weights by item, or by position alone -------------------------------------------------------
-
-
-def write_exposures(second_share):
-    """The grid with both kinds of weights, of pages that show 2 or 3 items."""
-    methods = (
-        '["CounterSample", {name = "position only", plan = "countersample", unit = "click", '
-        'exposure = "position-only"}]'
-    )
-    text = GRID.replace('["IPS-SGD", "CounterSample"]', methods)
-    return text.replace("gamma = [0.5, 1.0]", "top = [2, 3]") + f"second_share = {second_share}\n"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("second_share", [0.0, 0.5])
-def test_weights_differ_if_two_policies_show_items(tmp_path, second_share):
-    """If every session shows an item in the same place, ρ is θ."""
-    work, store, _, _ = run_study(tmp_path, write_exposures(second_share))
-    by_item, by_position = (
-        [store.read(job)["ndcg"] for job in jobs_of(work, "run") if job.config["exposure"] == each]
-        for each in ("policy-aware", "position-only")
-    )
-    assert (by_item == by_position) == (second_share == 0)
-    for job in jobs_of(work, "clicks") if second_share else ():
-        log = store.clicks(job)
-        assert len(np.unique(log.examination)) <= job.config["top"]
-        np.testing.assert_allclose(1 / log.examination, np.rint(1 / log.examination))
-        assert (log.propensity < log.examination).any()
-
-
 @pytest.mark.slow
 def test_a_wrong_gamma_needs_one_policy(tmp_path):
-    experiment = plan_grid(tmp_path, write_exposures(0.5), trained_gamma=0.5)
+    experiment = plan_grid(tmp_path, ONE_GAMMA, top=2, second_share=0.5, trained_gamma=0.5)
     with pytest.raises(DataError, match=r"trained_gamma is 0\.5 and two policies"):
         finish(experiment, Store(tmp_path / "out"))
 

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from countersample import ClickLog, RankingDataset
 from countersample.errors import CounterSampleError, ParameterError
-from countersample.plans import PLANS, UNITS, Examples
+from countersample.plans import PLANS, UNITS
 from countersample.torch import ClickDataset, CounterSampler, click_loss, collate
 
 FIELDS = ("features", "offsets", "starts", "item", "weight")
@@ -83,21 +83,6 @@ def test_the_expected_loss_is_the_risk(name, unit, objective, dataset, log, rng)
 
 
 # -- what they hold
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_an_example(unit, dataset, log):
-    examples = ClickDataset(dataset, log, unit=unit, plan="ips")
-    known = Examples.of(log, unit)
-    for i in range(len(examples)):
-        query = known.query[i]
-        rows = slice(dataset.offsets[query], dataset.offsets[query + 1])
-        clicks = slice(known.starts[i], known.starts[i + 1])
-        np.testing.assert_array_equal(examples[i].features, dataset.features[rows])
-        np.testing.assert_array_equal(examples[i].item, known.item[clicks])
-        # m_i = v_i·n/N, and the share of an item is its part of v_i
-        weights = known.weight[clicks] * len(known) / log.n_clicks
-        np.testing.assert_allclose(examples[i].weight, weights)
 
 
 @pytest.mark.parametrize("unit", UNITS)
