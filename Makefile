@@ -5,6 +5,7 @@ VENV := .venv
 ALL := .venv-all
 TORCH ?= torch==2.13.0
 SEED ?= 0
+SHARE ?= 1
 # Print the output of a check when the check has ended, if this make can.
 TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 # Neighbouring tests run in the same process, so that their fixtures are made once.
@@ -27,8 +28,9 @@ demo: $(VENV)/.package  ## fit the log of a small shop, and compare the methods 
 test: $(VENV)/.test  ## run the tests in about five minutes; needs only Python (SEED=7 for other random numbers)
 	$(VENV)/bin/python -m pytest -m "not slow" $(PARALLEL)
 
-test-all: $(ALL)/.dev programs  ## run everything: slow tests, PyTorch, Spark, browser, fuzzers, old versions, lint, types
+test-all: $(ALL)/.dev programs  ## run everything: slow tests, PyTorch, Spark, browser, fuzzers, some faults, old versions, lint, types
 	@$(MAKE) --no-print-directory --jobs 2 $(TOGETHER) lint types fuzz older oldest
+	@$(MAKE) --no-print-directory mutate SHARE=4
 	@$(MAKE) --no-print-directory unit
 
 lint: $(ALL)/.dev  ## check style, formatting and the layers of the architecture
@@ -63,8 +65,8 @@ fuzz: $(ALL)/.dev  ## fuzz every reader of files for half a minute
 	$(ALL)/bin/python tests/fuzz_files.py 8
 	$(ALL)/bin/python tests/fuzz_logs.py 5
 
-mutate: $(ALL)/.dev  ## put faults into a copy of the source, and check that tests catch each
-	$(ALL)/bin/python tests/mutate.py
+mutate: $(ALL)/.dev  ## put faults into a copy of the source, and check that tests catch each (SHARE=4: every fourth)
+	$(ALL)/bin/python tests/mutate.py --share $(SHARE)
 
 bench: $(VENV)/.bench  ## run all benchmarks, compare with the last run (BENCH=bench_alias: only that)
 	$(VENV)/bin/python benchmarks/run.py $(BENCH)

@@ -2,17 +2,18 @@
 
     python tests/fuzz_files.py SECONDS [SEED]
 
-Rankers, propensities, click logs and grids are written, changed in one to three places and read
-again: bits and bytes anywhere, and values of JSON, TOML and
-Parquet with the checksum made anew, so that what comes after the checksum is reached. Each has to
-be read and then give numbers within bounds, or be refused with one sentence. It runs in a process
-of its own: another exception, a crash, and an input that takes 300 seconds end it with the input
-kept.
+Rankers, propensities, click logs, grids and states of training runs are written, changed in one to
+three places and read again: bits and bytes anywhere, and values of JSON, TOML, Parquet and NumPy
+with a new checksum, so that what comes after the checksum is reached. Each has to be read and then
+give numbers within bounds, or be rejected with one sentence. It runs in a process of its own:
+another exception, a crash, and an input that takes 300 seconds end it, with the command that
+repeats the input.
 """
 
 import contextlib
 import copy
 import faulthandler
+import io
 import json
 import random
 import re
@@ -22,6 +23,7 @@ import tempfile
 import time
 import traceback
 import warnings
+import zipfile
 from collections import Counter
 from functools import cache
 from itertools import count
@@ -46,6 +48,7 @@ from countersample.rankers.files import load_scorer
 from countersample.rankers.task import WarmStart
 from countersample.study import grids
 from countersample.study.experiment import load_grid
+from countersample.training import train
 
 LONGEST = 300  # seconds that an input may take
 EVIL = [
@@ -347,7 +350,46 @@ def grid(rng, folder):
     return 0
 
 
-KINDS = [ranker, ranker, propensities, click_log, grid]
+STATE = {"learning_rate": 0.01, "steps": 12, "optimizer": "adam", "checkpoints": 3}
+
+
+@cache
+def state_content():
+    """Return the members of the file of a training run, by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "state.npz")
+        train(*clicked(), **STATE, rng=0, resume=path)
+        with zipfile.ZipFile(path) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+
+
+def training_state(rng, folder):
+    parts = dict(state_content())
+    note = json.loads(np.load(io.BytesIO(parts["note.npy"])).tobytes())
+    note["step"] = rng.choice([0, 6, 12])  # most continue
+    if rng.random() < 0.3:
+        note = change_value(rng, note)
+    file = io.BytesIO()
+    np.save(file, np.frombuffer(as_json(note), np.uint8))
+    parts["note.npy"] = file.getvalue()
+    if rng.random() < 0.5:
+        name = rng.choice(list(parts))
+        parts[name] = change_bytes(rng, parts[name])
+    path = folder / "state.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    if rng.random() < 0.2:
+        path.write_bytes(change_bytes(rng, path.read_bytes()))
+    data, log = clicked()
+    with contextlib.suppress(CounterSampleError):
+        result = train(data, log, **STATE, rng=0, resume=path)
+        assert result.coef.shape == result.average_coef.shape == (data.n_features,)
+        return 1
+    return 0
+
+
+KINDS = [ranker, ranker, propensities, click_log, grid, training_state]
 
 
 # -- running -------------------------------------------------------------------------------------

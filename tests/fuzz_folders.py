@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -171,7 +172,7 @@ def main() -> None:
     try:
         targets = {kind.__name__: kind(base) for kind in (Folders, Entries, Groups)}
         end = time.monotonic() + seconds
-        number = 0
+        number, counts = 0, Counter()
         while time.monotonic() < end:
             rng = random.Random(f"{seed} {number}")  # noqa: S311 (no secrets)
             name = "Entries" if number % CACHED == 0 else rng.choice(["Folders", "Groups"])
@@ -180,8 +181,10 @@ def main() -> None:
             except Exception:  # noqa: BLE001 (any is a finding)
                 traceback.print_exc()
                 sys.exit(f"{name}: input {number} of seed {seed} was not withstood")
+            counts[name] += 1
             number += 1
-        print(f"{number:,} damaged inputs were withstood (seed {seed})")  # noqa: T201
+        kinds = ", ".join(f"{n:,} {name}" for name, n in counts.items())
+        print(f"{number:,} damaged inputs were withstood (seed {seed}): {kinds}")  # noqa: T201
     finally:
         shutil.rmtree(base)
 

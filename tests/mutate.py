@@ -6,9 +6,9 @@ The faults are listed in `tests/mutations.toml`. Each names a file, a text that 
 in it, the text that replaces it, and the test files that should fail. The program copies sources
 and tests to a temporary folder per job; the working tree is never edited. There it
 
-1. runs the listed tests once without a fault, which must pass,
-2. applies one fault, runs its tests with ``-x``, and restores the file,
-3. prints the result of each fault, with its seconds and the test that failed.
+1. applies one fault, runs its tests with ``-x``, and restores the file,
+2. prints the result of each fault, with its seconds and the test that failed,
+3. runs all tests that failed again, without a fault: now they must pass.
 
 Results
 -------
@@ -21,7 +21,8 @@ broken
 timeout
     The tests did not end in time.
 
-Each copy has its own cache of compiled kernels, so only a fault in a kernel compiles again.
+Each copy has its own cache of compiled kernels, so only a fault in a kernel compiles again, into a
+cache of its own.
 
 ``--share 8`` runs every eighth fault, always the same ones, so that CI does not depend on
 chance. ``--first 3`` begins with the third.
@@ -42,6 +43,7 @@ import tempfile
 import time
 import tomllib
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,12 +132,17 @@ def copy_tree(root: Path, folder: Path) -> Path:
     return folder
 
 
-def run_tests(tree: Path, tests: tuple[str, ...], timeout: float) -> tuple[str, str, str]:
-    """Run tests in a copy; return the result, the test that failed first, and the output."""
+def run_tests(
+    tree: Path, tests: Sequence[str], timeout: float, kernels: str = "kernels"
+) -> tuple[str, str, str]:
+    """Run tests in a copy; return the result, the test that failed first, and the output.
+
+    `kernels` is the folder of compiled kernels.
+    """
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(tree / "tests")]),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # no test needs them, and they take a second
-        "NUMBA_CACHE_DIR": str(tree / "kernels"),
+        "NUMBA_CACHE_DIR": str(tree / kernels),
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
@@ -158,7 +165,7 @@ def run_tests(tree: Path, tests: tuple[str, ...], timeout: float) -> tuple[str, 
     return "caught" if is_caught else "broken", failure[1] if failure else "", output
 
 
-def check_tests(tree: Path, tests: tuple[str, ...], timeout: float) -> None:
+def check_tests(tests: Sequence[str], tree: Path, timeout: float) -> None:
     """Run tests without a fault; raise `MutationError` if one fails."""
     result, node, output = run_tests(tree, tests, timeout * len(tests))
     if result != "survived":
@@ -172,26 +179,28 @@ def run_mutation(mutation: Mutation, tree: Path, timeout: float) -> tuple[str, s
     """Apply a fault in a copy and run its tests; return the result and the test that failed."""
     path = tree / mutation.file
     source = path.read_text(encoding="utf-8")
+    kernels = "faulty kernels" if path.parent.name == "_kernels" else "kernels"
     try:
         path.write_text(mutation.apply(source), encoding="utf-8")
-        return run_tests(tree, mutation.tests, timeout)[:2]
+        return run_tests(tree, mutation.tests, timeout, kernels)[:2]
     finally:
         path.write_text(source, encoding="utf-8")
+        shutil.rmtree(tree / "faulty kernels", ignore_errors=True)
 
 
 def run_all(
     mutations: list[Mutation], root: Path, *, jobs: int, timeout: float
 ) -> dict[str, tuple[str, str]]:
     """Run faults, print the result of each, and return result and failed test by id."""
-    files = sorted({test.partition("::")[0] for each in mutations for test in each.tests})
-    tests = {test for each in mutations for test in each.tests}
     results, trees = {}, SimpleQueue()
     with (
         tempfile.TemporaryDirectory(prefix="mutations-") as temporary,
         ThreadPoolExecutor(jobs) as pool,
     ):
-        for job in range(jobs):
-            trees.put(copy_tree(root, Path(temporary) / f"job-{job}"))
+        first = copy_tree(root, Path(temporary) / "job-0")
+        for job in range(1, jobs):
+            trees.put(Path(shutil.copytree(first, first.with_name(f"job-{job}"))))
+        trees.put(first)
 
         def work(function, *arguments):
             tree = trees.get()
@@ -202,17 +211,17 @@ def run_all(
                 trees.put(tree)
 
         try:
-            show(f"Running the tests of {len(files)} files without a fault first")
-            shares = [tuple(sorted(t for t in tests if t.partition("::")[0] in files[job::jobs]))
-                      for job in range(jobs)]  # fmt: skip
-            list(pool.map(lambda share: work(lambda tree, limit: check_tests(tree, share, limit)),
-                          filter(None, shares)))  # fmt: skip
             futures = {pool.submit(work, run_mutation, each): each.id for each in mutations}
             for n_done, future in enumerate(as_completed(futures), 1):
                 (result, node), seconds = future.result()
                 name = futures[future]
                 results[name] = result, node
                 show(f"[{n_done}/{len(mutations)}] {result:8} {name} ({seconds:.0f} s) {node}")
+            nodes = [node for result, node in results.values() if result == "caught"]
+            tests = sorted({node.removeprefix("tests/").partition("[")[0] for node in nodes})
+            show(f"Running the {len(tests)} tests that failed again, without a fault")
+            parts = filter(None, (tests[job::jobs] for job in range(jobs)))
+            list(pool.map(lambda part: work(check_tests, part), parts))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

@@ -113,8 +113,9 @@ def test_shares_have_each_fault_once():
 def test_what_cannot_run_is_an_error(toy, capsys):
     assert mutate.main(["--only", "nothing"], root=toy) == 2
     assert "no fault has the id 'nothing'" in capsys.readouterr().err
-    with (toy / "tests" / "test_toy.py").open("a") as file:
-        file.write("\n\ndef test_fails():\n    assert toy.add(1, 1) == 3\n")
+    path = toy / "tests" / "test_toy.py"
+    broken = "def test_fails():\n    assert toy.add(1, 1) == 3\n\n\ndef test_nothing"
+    path.write_text(path.read_text().replace("def test_nothing", broken))
     assert mutate.main(["--only", "caught"], root=toy) == 2  # fails without a fault
     assert "test_fails" in capsys.readouterr().err
     source = (toy / "src" / "toy.py").read_text()
