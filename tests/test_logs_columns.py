@@ -16,6 +16,7 @@ from countersample.logs import (
     read_features,
     read_impressions,
 )
+from countersample.logs.checks import without_suspicious
 
 GOOD = {"query_id": [1, 1], "item_id": [1, 2], "position": [1, 2], "click": [0, 1]}
 EVENTS = pa.table(
@@ -239,6 +240,21 @@ def test_of_repeated_rows_the_click_stays():
     log = read_impressions(table)
     assert log.check().suspicious.duplicates == 1  # rows without a session cannot be told
     assert in_full(log.without_suspicious().counts()) == {(1, 1, 1, ""): (3, 3, 3)}
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_rows_of_another_context_or_policy_repeat_nothing(engine, later):
+    table = pa.table(
+        {"session": [1, 1, 1, 1], "query_id": [1] * 4, "item_id": [1] * 4, "position": [1] * 4,
+         "click": [1, 1, 1, 0], "device": ["a", "b", "a", "a"], "policy": ["x", "x", "y", "y"],
+         "timestamp": ["2026-03-09T10:00"] * 4}
+    )  # fmt: skip
+    log = read_impressions(table, context=("device",), engine=engine)
+    assert log.check().suspicious.duplicates == 1
+    once = without_suspicious(log.frame, log.check().suspicious, merges_views=later)
+    assert read_impressions(log.collect(once)).check().policies == {"x": 2, "y": 1}
+    assert in_full(log.without_suspicious().counts()) == {(1, 1, 1, "a"): (2, 2, 2),
+                                                          (1, 1, 1, "b"): (1, 1, 1)}  # fmt: skip
 
 
 def test_ordinary_sessions_do_not_look_wrong(rng):

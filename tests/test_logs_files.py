@@ -15,7 +15,7 @@ from pyarrow import csv, parquet
 from twins_impressions import as_dict
 
 from countersample.errors import DataError, ParameterError
-from countersample.logs import read_features, read_impressions
+from countersample.logs import count_days, read_features, read_impressions
 from countersample.logs.files import find_files
 
 HEADER = "query_id,item_id,position,click\n"
@@ -323,13 +323,37 @@ def test_a_column_that_a_csv_file_lacks_is_an_error(tmp_path):
 # -- long ids
 
 
-@pytest.mark.parametrize("read", [lambda path: read_impressions(path).counts(), read_features])
-def test_ids_have_a_limit(tmp_path, read):
-    path = tmp_path / "log.csv"
+def test_ids_of_features_have_a_limit(tmp_path):
+    path = tmp_path / "features.csv"
     path.write_text(rows_of("long" * 25_000, "short"))
     message = "starts with 'longlong.*has 100,000 characters, expected at most 1,000: shorten it"
     with pytest.raises(DataError, match=message):
-        read(path)
+        read_features(path)
+
+
+def test_rows_with_long_ids_are_impossible(engine, tmp_path):
+    table = pa.table(
+        {
+            "query_id": ["q" * 1_001, "q" * 1_000, "q", "q"],
+            "item_id": ["i", "i", "i" * 1_001, "i"],
+            "position": [1, 1, 1, 1],
+            "click": [1, 1, 1, 0],
+            "device": ["a", "a", "a", "d" * 1_001],
+            "session": ["s" * 5_000, "s" * 5_000, "t", "t"],
+        }
+    )
+    log = read_impressions(table, context=("device",), engine=engine)
+    with pytest.raises(DataError, match="3 with an id or a context of more than 1,000 characters"):
+        log.counts()
+    check = log.check()
+    assert (check.problems.n_invalid, check.problems.long_id) == (3, 3)
+    assert check.counts.query_ids.tolist() == ["q" * 1_000]
+    assert log.visits(check.counts).n_sessions == 1  # sessions have no limit
+    with pytest.raises(DataError, match=r"on 2026-03-09, 3 of 4 rows are impossible: 3 with an id"):
+        count_days(log, tmp_path, day="2026-03-09")
+    (day,) = count_days(log, tmp_path, day="2026-03-09", skip_impossible=True)
+    assert day.n_clicks == 1
+    assert read_impressions(tmp_path).counts().n_clicks == 1
 
 
 @pytest.mark.parametrize("read", [lambda path: read_impressions(path).counts(), read_features])

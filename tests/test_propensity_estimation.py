@@ -23,7 +23,7 @@ from countersample.propensity import (
     supported,
 )
 from countersample.propensity.cells import cells_of
-from countersample.propensity.estimation import needs_features, resample
+from countersample.propensity.estimation import needs_features, resample, summarize_support
 
 THETA = 1 / np.arange(1, 6)
 
@@ -304,6 +304,11 @@ def test_a_shuffled_top_is_found():
     shown = np.concatenate([top.impressions, np.full(120, 60)])
     result = supported(PositionCounts.from_columns(*columns, clicks, shown))
     assert (result["randomized"].is_supported, result["randomized"].depth) == (False, 3)
+
+
+def test_the_summary_names_the_commands_that_take_features():
+    text = summarize_support(supported(PositionCounts.from_columns([0], [0], [1], [1])).values())
+    assert "no   regression-em\n         fit and log propensity give it, with --features." in text
 
 
 def test_what_is_said_to_be_shuffled_is_supported_as_it_is_estimated():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
-from countersample.logs.columns import FEATURE, NONE
+from countersample.logs.columns import FEATURE, MAX_ID_LENGTH, NONE
 from countersample.logs.counts import MAX_IMPRESSIONS, MAX_POSITION
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Problems:
         whole, or that have no impression, or more clicks than impressions.
     bad_value : int
         Rows with a click whose value is missing, below 0 or not finite.
+    long_id : int
+        Rows with an id or a context of more than `MAX_ID_LENGTH` characters.
     example_position : float, optional
         One such position.
     is_from_zero : bool
@@ -55,6 +57,7 @@ class Problems:
     bad_position: int
     bad_click: int
     bad_value: int = 0
+    long_id: int = 0
     example_position: float | None = None
     is_from_zero: bool = False
 
@@ -86,6 +89,7 @@ class Problems:
             ),
             (self.bad_click, clicks),
             (self.bad_value, "a click whose value is not a number of at least 0"),
+            (self.long_id, f"an id or a context of more than {MAX_ID_LENGTH:,} characters"),
         ]
         reasons = [f"{count:,} with {what}" for count, what in counts if count]
         if not reasons:
@@ -336,6 +340,7 @@ def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         "bad_position": 1 - mark(has_place),
         "bad_click": 1 - mark(has_click),
         "bad_value": mark(has_click) - mark(has_click & _has_value(schema)),
+        "long_id": mark(_has_long_id(schema)),
         "at_zero": mark(position == 0),
         "at_one": mark(position == 1),
     }
@@ -347,8 +352,18 @@ def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
 def is_possible(frame: nw.LazyFrame[Any]) -> nw.Expr:
     """Return whether a row can be counted: it has ids, a position from 1 and a valid click."""
     schema = frame.collect_schema()
-    has_ids = ~nw.col("query_id").is_null() & ~nw.col("item_id").is_null()
+    has_ids = ~nw.col("query_id").is_null() & ~nw.col("item_id").is_null() & ~_has_long_id(schema)
     return has_ids & _has_place(schema) & has_possible_click(schema) & _has_value(schema)
+
+
+def _has_long_id(schema: nw.Schema) -> nw.Expr:
+    """Return whether an id or the context has more than `MAX_ID_LENGTH` characters."""
+    is_long = nw.lit(False)
+    for name in (*PAIR, "context"):
+        if schema.get(name) == nw.String:
+            length = nw.col(name).str.len_chars()
+            is_long = is_long | (~nw.col(name).is_null() & (length > MAX_ID_LENGTH))
+    return is_long
 
 
 def _has_place(schema: nw.Schema) -> nw.Expr:

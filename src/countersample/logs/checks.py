@@ -334,8 +334,8 @@ class Suspicious:
     many_sessions : int, optional
         The number of sessions above which a client has very many.
     duplicates, duplicate_clicks : int
-        Rows that repeat the session, query, item, position and timestamp of another row, and the
-        clicks that they count again.
+        Rows that repeat the session, query, item, position, context, policy and timestamp of
+        another row, and the clicks that they count again.
     is_left_out : bool
         Whether they are left out of the log.
     """
@@ -451,7 +451,7 @@ def without_suspicious(
         rows = rows.join(many.select("client"), on="client", how="anti")
     if suspicious.duplicates or merges_views:
         columns = frame.collect_schema().names()
-        by = [*KEYS, "session"] if merges_views else _identity(frame)
+        by = _identity(frame, with_time=not merges_views)
         others = {name: nw.col(name).max() for name in columns if name not in by}
         once = rows.filter(~nw.col("session").is_null()).group_by(*by).agg(**others)
         alone = rows.filter(nw.col("session").is_null())
@@ -531,10 +531,11 @@ def _group_clients(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     return visits.group_by("client").agg(sessions=nw.len(), **sum_columns("clicks"))
 
 
-def _identity(frame: nw.LazyFrame[Any]) -> list[str]:
+def _identity(frame: nw.LazyFrame[Any], *, with_time: bool = True) -> list[str]:
     """Return the columns that identify a row of a log."""
-    has_time = "timestamp" in frame.collect_schema()
-    return [*KEYS, "session", *(["timestamp"] if has_time else [])]
+    others = ("context", "policy", *(["timestamp"] if with_time else []))
+    schema = frame.collect_schema()
+    return [*KEYS, "session", *(name for name in others if name in schema)]
 
 
 def _count_repeats(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:

@@ -226,7 +226,7 @@ def check_text_ids(ids: pa.Array | pa.ChunkedArray) -> None:
         is_long = compute.greater(compute.utf8_length(ids), MAX_ID_LENGTH)
         start = compute.filter(ids, is_long)[0].as_py()[:20]
         raise DataError(
-            f"an id or context that starts with {start!r} has {longest:,} characters, expected at "
+            f"an id that starts with {start!r} has {longest:,} characters, expected at "
             f"most {MAX_ID_LENGTH:,}: shorten it, for example to a hash of it"
         )
     # NumPy's arrays of text drop such characters: "a" and "a\0" would be one id.

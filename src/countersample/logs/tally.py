@@ -194,24 +194,29 @@ def encode(
 
     Ids of a text file become integers if all of them are written as integers ("7", not "07").
     """
+    code, distinct = _rank(column, has_text_ids=has_text_ids)
+    ids = distinct.to_numpy(zero_copy_only=False)
+    if pa.types.is_integer(distinct.type):
+        return code, ids
+    check_text_ids(distinct)
+    return code, ids.astype(np.str_)
+
+
+def _rank(column: pa.ChunkedArray, *, has_text_ids: bool) -> tuple[NDArray[np.int32], pa.Array]:
+    """Return what `encode` does, with the values in Arrow: these may be of any length."""
     dtype = pa.int64() if pa.types.is_integer(column.type) else pa.large_string()
     column = column.cast(dtype).dictionary_encode()  # one dictionary for all chunks
     if not len(column):
-        is_text = not pa.types.is_integer(column.type.value_type)
-        return np.zeros(0, np.int32), np.zeros(0, np.str_ if is_text else np.int64)
+        return np.zeros(0, np.int32), pa.array([], dtype)
     distinct = column.chunk(0).dictionary
-    is_text = not pa.types.is_integer(distinct.type)
-    is_integer = compute.match_substring_regex(distinct, INTEGER) if has_text_ids else None
-    if is_integer is not None and compute.all(is_integer).as_py():
-        distinct, is_text = distinct.cast(pa.int64()), False
-    if is_text:
-        check_text_ids(distinct)
+    if has_text_ids and dtype != pa.int64():
+        is_integer = compute.match_substring_regex(distinct, INTEGER)
+        distinct = distinct.cast(pa.int64()) if compute.all(is_integer).as_py() else distinct
     order = compute.array_sort_indices(distinct)
     rank = np.empty(len(order), np.int32)
     rank[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
-    ids = distinct.take(order).to_numpy(zero_copy_only=False)
     code = [rank[chunk.indices.to_numpy()] for chunk in column.chunks]
-    return np.concatenate(code), ids.astype(np.str_) if is_text else ids
+    return np.concatenate(code), distinct.take(order)
 
 
 def integers(column: pa.ChunkedArray) -> NDArray[np.int64]:
@@ -279,7 +284,7 @@ def find_visits(log: Impressions, counts: PositionCounts) -> Visits | None:
     seen = log.collect(visits)
     clicks = log.collect(aggregation.clicks_of_sessions(log.frame))
     both = pa.chunked_array([*seen["session"].chunks, *clicks["session"].chunks])
-    session, ids = encode(both.cast(pa.large_string()), has_text_ids=False)
+    session, ids = _rank(both.cast(pa.large_string()), has_text_ids=False)
     code, query_ids = encode(
         seen["query_id"], has_text_ids=log.has_text_ids and counts.query_ids.dtype.kind == "i"
     )

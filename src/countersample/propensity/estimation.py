@@ -510,7 +510,7 @@ def summarize_support(supports: Iterable[Support], shuffled: Sequence[str] = ())
         reason = f"down to position {support.depth}"
         if support.reason is not None:
             is_blind = needs_features(support.method)
-            reason = "it needs the features of items (--features)" if is_blind else support.reason
+            reason = "fit and log propensity give it, with --features" if is_blind else support.reason
         elif support.method == "randomized" and shuffled:
             reason += f", from the rows of {' and '.join(shuffled)}"
         lines.append(textwrap.fill(f"{reason}.", 92, initial_indent=" " * 9,
