@@ -16,7 +16,6 @@ import small_spark
 
 import countersample.data  # noqa: F401 (before doctests are collected from its modules)
 from countersample.cli import main
-from countersample.data import store
 from countersample.logs import read_impressions
 from countersample.logs.engines import ENGINES
 
@@ -49,20 +48,6 @@ def shared():
     if not SHARED.is_dir():
         pytest.skip("needs the real data in ../shared/data")
     return SHARED
-
-
-@pytest.fixture
-def reads(monkeypatch):
-    """Count the times that text is really read into the cache."""
-    count = []
-    original = store.write_folder
-
-    def counted(*args, **kwargs):
-        count.append(1)
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(store, "write_folder", counted)
-    return count
 
 
 @pytest.fixture(scope="module")

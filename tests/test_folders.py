@@ -58,7 +58,6 @@ class TestLetorsParts:
         }  # fmt: skip
         assert len({part.n_features for part in parts.values()}) == 1
         assert load(letor, fold=3) == parts
-        assert load_letor(letor, fold=3, split="test") == parts["test"]
 
     @pytest.mark.parametrize(
         ("names", "said"),
@@ -109,7 +108,7 @@ class TestWhichFilesAreRead:
             save_letor(PARTS[k - 1], letor / f"Fold{k}" / "train.txt")
             save_letor(PARTS[k], letor / f"Fold{k}" / "test.txt")
         assert sorted(find_layout(letor).folds) == [1, 2]
-        assert queries(load_letor(letor, fold=2, split="train")) == of_parts(2)
+        assert queries(load_letor(letor, fold=2)["train"]) == of_parts(2)
         save_letor(PARTS[4], letor / "train.txt")
         assert list(load_letor(letor)) == ["train"]
 

@@ -216,7 +216,6 @@ class TestSources:
         splits = load_letor(tmp_path)
         assert list(splits) == ["train", "vali", "test"]
         assert {data.n_features for data in splits.values()} == {5}
-        assert load_letor(tmp_path, split="vali") == splits["vali"]
         assert splits["vali"].features.tolist() == [[0, 1, 0, 0, 0]]
 
     def test_folder_with_feature_zero_in_one_file(self, tmp_path):
@@ -230,39 +229,9 @@ class TestSources:
         with pytest.raises(DataError, match="no files named train, vali or test"):
             load_letor(tmp_path)
         (tmp_path / "set1.train.txt").write_bytes(SMALL)
-        with pytest.raises(DataError, match="no vali file, found train"):
-            load_letor(tmp_path, split="vali")
         (tmp_path / "set2.train.txt").write_bytes(SMALL)
         with pytest.raises(DataError, match=r"both set1\.train\.txt and set2\.train\.txt"):
             load_letor(tmp_path)
-
-    def test_group_file(self, tmp_path):
-        path = tmp_path / "rank.train"
-        path.write_bytes(b"1 1:1\n0 1:2\n2 1:3\n")
-        (tmp_path / "rank.train.query").write_text("2\n1\n")
-        data = load_letor(path)
-        assert data.offsets.tolist() == [0, 2, 3]
-        assert data.query_ids.tolist() == [0, 1]
-        sizes = tmp_path / "sizes"
-        sizes.write_text("1\n2\n")
-        assert load_letor(path, groups=sizes).offsets.tolist() == [0, 1, 3]
-        sizes.write_bytes(b"\xef\xbb\xbf 02\r\n\r\n1 \t")
-        assert load_letor(path, groups=sizes).offsets.tolist() == [0, 2, 3]
-
-    @pytest.mark.parametrize(
-        ("sizes", "message"),
-        [
-            ("2\n2\n", r"the groups have 4 rows in all, expected 3 as the data"),
-            ("2\nx\n", r"query: expected the number of rows of a query, found 'x' as number 2"),
-            ("0\n3\n", r"query: expected the number of rows of a query, found '0'"),
-        ],
-    )
-    def test_group_file_errors(self, tmp_path, sizes, message):
-        path = tmp_path / "rank.train"
-        path.write_bytes(b"1 1:1\n0 1:2\n2 1:3\n")
-        (tmp_path / "rank.train.query").write_text(sizes, encoding="utf-8")
-        with pytest.raises(DataError, match=message):
-            load_letor(path)
 
 
 class TestBlocks:
@@ -282,7 +251,7 @@ class TestBlocks:
     @pytest.mark.parametrize(
         ("block", "threads", "make"),  # each pair of a block with threads, and each source
         [
-            (300, 1, "object"), (300, 5, "cached"), (1000, 2, "gz"), (4096, 5, "path"),
+            (300, 1, "object"), (300, 5, "path"), (1000, 2, "gz"), (4096, 5, "path"),
             (1 << 20, 2, "object"),
         ],
     )  # fmt: skip
@@ -291,8 +260,7 @@ class TestBlocks:
         path = tmp_path / "data.txt"
         path.write_bytes(gzip.compress(text) if make == "gz" else text)
         source = io.BytesIO(text) if make == "object" else path
-        cache = tmp_path / "cache" if make == "cached" else None
-        data = load_letor(source, threads=threads, cache=cache)
+        data = load_letor(source, threads=threads)
         assert_equals_twin(data, twins_letor.read(text))
 
     @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
@@ -386,7 +354,6 @@ def test_a_million_columns(tmp_path):
     data = load_letor(path)
     assert data.features.shape == (3, 1_000_000)
     assert np.argwhere(data.features).tolist() == [[0, 0], [0, 999_999], [1, 499_999]]
-    assert load_letor(path, cache=tmp_path / "cache") == data
     save_letor(data, tmp_path / "again.txt")
     assert load_letor(tmp_path / "again.txt") == data
 

@@ -105,13 +105,6 @@ def test_sources_that_cannot_be_read(tmp_path):
             load_letor(source)
 
 
-def test_qid_with_a_group_file(tmp_path):
-    (tmp_path / "sizes").write_text("1\n")
-    (tmp_path / "data").write_text("1 qid:3 1:1\n")
-    with pytest.raises(DataError, match="rows have no query ids"):
-        load_letor(tmp_path / "data", groups=tmp_path / "sizes")
-
-
 @pytest.mark.parametrize("name", ["a" * 5000, "a\0b", "loop"])
 def test_names_that_the_system_does_not_take(tmp_path, name):
     (tmp_path / "loop").symlink_to("loop")

@@ -234,18 +234,18 @@ def test_a_position_between_two_is_impossible_in_any_file(tmp_path, reverse):
 
 @BOTH_ORDERS
 @pytest.mark.parametrize(
-    ("column", "values", "kinds"),
+    ("column", "values"),
     [
-        ("click", ["yes"], "text|integers"),
-        ("click", [True], "bool|integers"),
-        ("query_id", [7], "text|integers"),
-        ("timestamp", pa.array([0], pa.timestamp("us", "UTC")), "times with a .*|dates or times"),
+        ("click", ["yes"]),
+        ("click", [True]),
+        ("query_id", [7]),
+        ("timestamp", pa.array([0], pa.timestamp("us", "UTC"))),
     ],
 )
-def test_files_with_types_that_do_not_fit_are_rejected(tmp_path, column, values, kinds, reverse):
+def test_files_with_types_that_do_not_fit_are_rejected(tmp_path, column, values, reverse):
     plain = table_of(1, timestamp=pa.array([0], pa.timestamp("ms")))
     write_both(tmp_path, plain, table_of(1, **{column: values}), reverse)
-    message = rf"{column} is ({kinds}) in .*a\.parquet and ({kinds}) in .*b\.parquet, expected one"
+    message = rf"b\.parquet: .*Field {column} has incompatible types: .*, expected one type in all"
     with pytest.raises(DataError, match=message):
         read_impressions(tmp_path)
 
@@ -272,7 +272,7 @@ def test_features_of_several_files_have_one_type(tmp_path, reverse):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"x": [True]}, r"x is .*a\.parquet .*b\.parquet, expected one type in all files"),
+        ({"x": [True]}, r"b\.parquet: .* x has incompatible types: .*, expected one type in all"),
         (
             {"x": [0.5], "y": [1.0]},
             r"\.parquet has no column 'y', which others have, expected the same in",

@@ -13,7 +13,7 @@ import pytest
 
 from countersample import RankingDataset, load_letor, save_letor, simulate_clicks
 from countersample.data.labelled_files import convert, load
-from countersample.errors import DataError, ParameterError
+from countersample.errors import DataError
 
 if not hasattr(os, "mkfifo"):
     pytest.skip("this system has no named pipes", allow_module_level=True)
@@ -118,17 +118,6 @@ def test_tables(data, tmp_path, suffix):
     expected = (tmp_path / "table").rename(tmp_path / f"table.{suffix}")
     with named(expected.read_bytes(), tmp_path, f"fifo.{suffix}") as path:
         assert load(path)[path.name] == load(expected)[expected.name]
-
-
-def test_a_cache_does_not_go_with_a_pipe(tmp_path, run):
-    os.mkfifo(tmp_path / "fifo")
-    for refused in (
-        lambda: load_letor(tmp_path / "fifo", cache=tmp_path / "cache"),
-        lambda: load_letor(__file__, groups=tmp_path / "fifo", cache=tmp_path / "cache"),
-    ):
-        with pytest.raises(ParameterError, match=r"cache= goes with files, and .*fifo is none"):
-            refused()
-    assert "fifo is none" in run("data", "info", "fifo", "--cache", "cache", fails=True)
 
 
 class Slow(io.RawIOBase):

@@ -198,7 +198,7 @@ def test_arguments_that_are_rejected(run, table):
     write(table, "f.parquet")
     for arguments, message in {
         ("-o", "o.onnx"): "scores are not written as .onnx, expected .parquet, .csv, .tsv or",
-        ("-o", "o.csv", "--fold", 1): "is a table: leave out --fold and --cache, which are",
+        ("-o", "o.csv", "--fold", 1): "is a table: leave out --fold, which is",
         ("-o", "o.csv", "--columns", "clik=c"): "--columns has 'clik', expected query_id=… and",
         ("-o", "o.csv", "--columns", "item_id=no"): "no column 'no'",
     }.items():

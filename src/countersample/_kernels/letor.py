@@ -23,7 +23,7 @@ Matrix = NDArray[np.float32]
 Table = NDArray[np.int64]
 
 # The reasons why a parse ended. `letor_error` in countersample.data.letor_reader words each.
-OK, BAD_LABEL, BAD_QID, UNEXPECTED_QID, BAD_FEATURE = range(5)
+OK, BAD_LABEL, BAD_QID, BAD_FEATURE = range(4)
 BAD_VALUE, NOT_FINITE, WRONG_ORDER, REPEATED, TOO_MANY_FEATURES = range(5, 10)
 
 LONGEST_NUMBER = 24  # bytes to write: sign, 17 digits, point, e, sign, 2 digits, and one spare
@@ -283,7 +283,7 @@ def count_rows(text: Text, start: int, stop: int) -> tuple[int, int]:
 
 @kernel()
 def parse_rows(
-    text: Text, start: int, stop: int, with_qid: bool, base: int, clip: bool, features: Matrix,
+    text: Text, start: int, stop: int, base: int, clip: bool, features: Matrix,
     labels: Matrix, runs: Table, uncertain: Table,
 ) -> tuple[int, int, int, int, int, int]:  # fmt: skip
     """Parse the lines ``text[start:stop]`` into rows; ``text[stop - 1]`` must be a line feed.
@@ -294,8 +294,6 @@ def parse_rows(
     ----------
     text : uint8 (n_bytes,)
     start, stop : int
-    with_qid : bool
-        Whether each row must have a ``qid:`` or must not.
     base : int
         The feature number of the first column: 0 or 1.
     clip : bool
@@ -352,21 +350,19 @@ def parse_rows(
             and _byte(text, at + 2) == 100
             and _byte(text, at + 3) == _COLON
         )
-        if has_qid != with_qid:
-            status = BAD_QID if with_qid else UNEXPECTED_QID
-            return n_runs, n_uncertain, min_index, max_index, status, at
-        if with_qid:
-            first = at + 4
-            end = first
-            while _byte(text, end) > _SPACE and _byte(text, end) != _HASH:
-                end += 1
-            if end == first or not _is_end(_byte(text, end)):  # an id has no control characters
-                return n_runs, n_uncertain, min_index, max_index, BAD_QID, at
-            if end - first != id_length or not _same_bytes(text, first, id_at, id_length):
-                id_at, id_length = first, end - first
-                runs[n_runs, 0], runs[n_runs, 1], runs[n_runs, 2] = row, id_at, id_length
-                n_runs += 1
-            at = end
+        if not has_qid:
+            return n_runs, n_uncertain, min_index, max_index, BAD_QID, at
+        first = at + 4
+        end = first
+        while _byte(text, end) > _SPACE and _byte(text, end) != _HASH:
+            end += 1
+        if end == first or not _is_end(_byte(text, end)):  # an id has no control characters
+            return n_runs, n_uncertain, min_index, max_index, BAD_QID, at
+        if end - first != id_length or not _same_bytes(text, first, id_at, id_length):
+            id_at, id_length = first, end - first
+            runs[n_runs, 0], runs[n_runs, 1], runs[n_runs, 2] = row, id_at, id_length
+            n_runs += 1
+        at = end
 
         for column in range(width):
             features[row, column] = 0.0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 _OUT_OF_MEMORY = (
-    "memory ran out: give the command more of it, use a part of the data, or, for LETOR text, read "
-    "it from disk with --cache DIR"
+    "memory ran out: give the command more of it, use a part of the data, or, for LETOR text, make "
+    "it a folder with: countersample data convert"
 )
 
 

@@ -41,7 +41,6 @@ def info(
     name: str | None = None,
     data_dir: p.DataDir = None,
     fold: p.Fold = None,
-    cache: p.Cache = None,
     clip: Clip = False,
 ) -> Output:
     """Describe or verify a file, a folder or a known set.
@@ -72,7 +71,7 @@ def info(
             )
         return _describe_features(path)
     note_files(path, fold)
-    return _describe_labelled(load(path, fold=fold, cache=cache, clip=clip, progress=True))
+    return _describe_labelled(load(path, fold=fold, clip=clip, progress=True))
 
 
 def _describe_labelled(parts: dict[str, RankingDataset]) -> Output:
@@ -152,7 +151,6 @@ def simulate(
     out: p.Out,
     options: SimulationOptions = p.SIMULATION_OPTIONS,
     fold: p.Fold = None,
-    cache: p.Cache = None,
     seed: p.Seed = 0,
 ) -> Output:
     """Simulate users who click on rankings.
@@ -170,7 +168,7 @@ def simulate(
     from countersample.study.references import score_policies
 
     note_files(data, fold)
-    dataset = load_train(data, fold=fold, cache=cache, progress=True)
+    dataset = load_train(data, fold=fold, progress=True)
     items = relevance_of(dataset, smallest_relevant(dataset, options.relevant))
     warnings = items.warnings("--relevant ")
     for text in warnings:

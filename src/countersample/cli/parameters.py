@@ -149,8 +149,6 @@ _fold = "The fold of a folder with Fold1 … or S1 …; the first by default."
 Fold = Annotated[int | None, WHOLE, Parameter(validator=Number(gte=1), help=_fold)]
 _bits = Parameter(help="Features in 8 or 16 bits; auto takes the fewest that lose little.")
 Bits = Annotated[Literal[8, 16, "auto"] | None, _bits]
-_cache = Parameter(help="A folder for LETOR text in binary form, which the next run reads faster.")
-Cache = Annotated[Path | None, _cache]
 _plot = "The figure to write: .png, .svg or .pdf."
 Plot = Annotated[Path | None, Parameter(group=OUTPUT, help=_plot)]
 Confidence = Annotated[float, Parameter(help="The confidence level of the intervals.")]

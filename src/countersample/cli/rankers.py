@@ -31,7 +31,6 @@ def train(
     exclude: Annotated[p.Names, Parameter(group=p.FEATURES)] = (),
     evaluation: Annotated[bool, Parameter(negative="--no-evaluation")] = True,
     fold: p.Fold = None,
-    cache: p.Cache = None,
     seed: p.Seed = 0,
 ) -> Output:
     """Train a ranker on a click log of labelled data.
@@ -53,11 +52,10 @@ def train(
     check_writable(out)
     ranker = make_ranker(options, seed=seed)
     note_files(data, fold)
-    uses_all = not include and not exclude  # "auto" looks only at the features that are used
-    whole = load_train(data, fold=fold, bits=bits if uses_all else None, cache=cache, progress=True)
+    whole = load_train(data, fold=fold, progress=True)
     dataset = whole.select_features(include or None, drop=exclude or None)
     clicks = ClickLog.load(log, whole).replace(fingerprint=dataset.fingerprint)
-    if bits is not None and not uses_all:
+    if bits is not None:
         dataset = dataset.compact(bits)
     with share_progress(f"training {out.name}") as progress:
         ranker.fit_log(dataset, clicks, progress=progress)
@@ -81,7 +79,6 @@ def evaluate(
     metrics: p.Names = METRICS,
     no_relevant: Literal["skip", "zero", "one"] = "skip",
     fold: p.Fold = None,
-    cache: p.Cache = None,
 ) -> Output:
     """Measure a ranker on labelled data.
 
@@ -98,7 +95,7 @@ def evaluate(
     names = list(metrics)
     note_files(data, fold)
     if is_labelled_data(data) or fold is not None or not data.exists():
-        parts = load(data, fold=fold, cache=cache, progress=True)
+        parts = load(data, fold=fold, progress=True)
     else:
         parts = {data.name: read_labelled(scorer, data)}
     results = {
@@ -118,7 +115,6 @@ def rank(
     columns: p.Pairs | None = None,
     top: Annotated[int | None, p.WHOLE, Parameter(validator=Number(gte=1))] = None,
     fold: p.Fold = None,
-    cache: p.Cache = None,
 ) -> Output:
     """Score the items of a file.
 
@@ -148,12 +144,10 @@ def rank(
         if ids:
             raise ParameterError("--columns is for tables; LETOR text has no names: leave it out")
         note_files(data, fold)
-        dataset = load_train(data, fold=fold, cache=cache, progress=True)
+        dataset = load_train(data, fold=fold, progress=True)
         n_rows = rank_dataset(scorer, dataset, out, top=top)
-    elif fold is not None or cache is not None:
-        raise ParameterError(
-            f"{data} is a table: leave out --fold and --cache, which are for LETOR text"
-        )
+    elif fold is not None:
+        raise ParameterError(f"{data} is a table: leave out --fold, which is for LETOR text")
     else:
         query, item = ids.get("query_id"), ids.get("item_id")
         n_rows = rank_file(scorer, data, out, query=query, item=item, top=top)

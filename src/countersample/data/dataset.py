@@ -1,4 +1,7 @@
-"""Labelled queries in memory: `RankingDataset`, its rows, and the scores of its items."""
+"""Labelled queries in memory: `RankingDataset`, its statistics, and the scores of its items.
+
+Files are read by `labelled_files`, features are scaled by `preprocessing`.
+"""
 
 from __future__ import annotations
 
@@ -145,7 +148,6 @@ class RankingDataset(Tabular):
         *,
         label: str = "label",
         query: str = "qid",
-        features: Sequence[str] | None = None,
     ) -> RankingDataset:
         """Return the dataset of a data frame with one row per item.
 
@@ -154,23 +156,19 @@ class RankingDataset(Tabular):
         frame : data frame of pandas, polars, pyarrow or DuckDB, eager or lazy
             A null of a feature is a missing value (NaN).
         label, query : str
-            The columns of the relevance label and the query id.
-        features : sequence of str, optional
-            The columns of the features; all others by default.
+            The columns of the relevance label and the query id. All others are features.
         """
         from countersample.data import tables  # noqa: PLC0415 (imports narwhals)
 
         table = tables.collect_frame(frame)
-        for column in (label, query, *(features or ())):
+        for column in (label, query):
             tables.check_column(column, table.columns)
-        names = features or [c for c in table.columns if c not in {label, query}]
+            tables.check_no_nulls(table[column])
+        names = [column for column in table.columns if column not in {label, query}]
         matrix = np.empty((len(table), len(names)), np.float32)
         for k, name in enumerate(names):
-            matrix[:, k] = tables.number_column(
-                table[name], is_chosen=features is not None, allow_nulls=True
-            )
-        tables.check_no_nulls(table[query])
-        labels = tables.number_column(table[label], is_chosen=True)
+            matrix[:, k] = tables.number_column(table[name], is_feature=True)
+        labels = tables.number_column(table[label], is_feature=False)
         return cls.from_arrays(matrix, labels, table[query].to_numpy(), feature_names=names)
 
     def columns_of_frame(self) -> dict[str, ArrayLike]:
@@ -199,7 +197,7 @@ class RankingDataset(Tabular):
         """Open a folder written by `save` as a memory map, in milliseconds."""
         from countersample.data.store import open_folder  # noqa: PLC0415 (store imports this)
 
-        return open_folder(Path(folder))[0]
+        return open_folder(Path(folder))
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the dataset as a folder of ``.npy`` files and a JSON header, atomically."""

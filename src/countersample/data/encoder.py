@@ -1,5 +1,6 @@
 """The features of a table's columns: numbers, ages of dates, indicators of categories.
 
+Values are parsed in `tables`; filling in, transforms and scaling follow in `preprocessing`.
 `learn_encoder` decides from a column's type and values which features it becomes. The result, a
 `FeatureEncoder`, is saved with a ranker, so that serving computes the same features:
 

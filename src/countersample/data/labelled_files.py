@@ -1,4 +1,7 @@
-"""Labelled data in any form that a user can name: LETOR text, tables, dataset folders."""
+"""Labelled data in any form that a user can name: LETOR text, tables, dataset folders.
+
+The formats are in `letor` and `store`; features by item ids are read by `logs.features`.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,6 @@ def load(
     *,
     fold: int | None = None,
     clip: bool = False,
-    bits: int | str | None = None,
-    cache: str | PathLike[str] | None = None,
     progress: bool = False,
 ) -> dict[str, RankingDataset]:
     """Open LETOR text, Parquet, CSV, a dataset folder, or a folder of LETOR text.
@@ -49,9 +50,8 @@ def load(
     if is_folder or path.suffix in TABLE_SUFFIXES:
         if fold is not None:
             raise ParameterError(f"fold is {fold}, but {path} is one dataset: leave fold out")
-        dataset = RankingDataset.open(path) if is_folder else read_table(path)
-        return {path.name: dataset if bits is None else dataset.compact(bits)}
-    datasets = load_letor(path, fold=fold, clip=clip, bits=bits, cache=cache, progress=progress)
+        return {path.name: RankingDataset.open(path) if is_folder else read_table(path)}
+    datasets = load_letor(path, fold=fold, clip=clip, progress=progress)
     return datasets if isinstance(datasets, dict) else {path.name: datasets}
 
 
@@ -110,17 +110,17 @@ def convert(
     is_text = not source.is_dir() and source.suffix not in TABLE_SUFFIXES  # a file, or a pipe
     if is_text and not target.suffix:
 
-        def fill(tape: Tape) -> tuple[RankingDataset, dict[str, Any]]:
+        def fill(tape: Tape) -> RankingDataset:
             options = LetorOptions(clip=clip, progress=progress)
-            dataset, _ = read_letor([source], tape, options)
-            return dataset, {"source": source.name}
+            return read_letor([source], tape, options)[0]
 
         write_folder(target, fill, bits=bits)
         return RankingDataset.open(target)
-    parts = load(source, clip=clip, bits=bits, progress=progress)
+    parts = load(source, clip=clip, progress=progress)
     if len(parts) > 1:
         raise DataError(f"{source}: has {', '.join(parts)}: convert its files one by one")
     (dataset,) = parts.values()
+    dataset = dataset if bits is None else dataset.compact(bits)
     save(dataset, target)
     return dataset
 

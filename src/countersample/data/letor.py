@@ -8,14 +8,12 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from countersample._files import atomic_path
-from countersample.data.compact import check_bits
 from countersample.data.letor_reader import LetorOptions, read_letor
 from countersample.data.matrices import first_nan
 from countersample.data.sources import (
@@ -25,7 +23,7 @@ from countersample.data.sources import (
     join_words,
     open_for_writing,
 )
-from countersample.data.store import Tape, read_cached
+from countersample.data.store import Tape
 from countersample.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -52,14 +50,10 @@ _WRITABLE_ID = re.compile(rb"(?!.*\xed[\xa0-\xbf])[^\x00-\x20#]+")  # nor halves
 def load_letor(
     source: Source | Sequence[Source],
     *,
-    split: Split | None = None,
     fold: int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
     clip: bool = False,
-    groups: str | os.PathLike[str] | None = None,
-    bits: int | str | None = None,
-    cache: str | os.PathLike[str] | None = None,
     progress: bool = False,
     threads: int | None = None,
 ) -> Any:  # noqa: ANN401 (a dataset, or a dict of them for a folder)
@@ -73,9 +67,7 @@ def load_letor(
     ----------
     source : path, file object, list of those, or folder
         A list is read as one dataset. The files of a folder are found by their names: see
-        `find_layout`.
-    split : {"train", "vali", "test"}, optional
-        Which part of a folder; by default a dict of all parts, with the same features.
+        `find_layout`. Its parts are returned by name, with the same features.
     fold : int, optional
         Which fold of a folder that has folds; by default the first.
     n_features : int, optional
@@ -85,14 +77,6 @@ def load_letor(
     clip : bool
         Replace a number beyond float32 (Istella marks a missing value by 1.8e308) by the largest
         float32, 3.4e38. By default such a number is an error.
-    groups : path, optional
-        A LightGBM group file: the number of rows of each query, for text without ``qid:``.
-        ``<path>.query`` is used if it exists and the text has no ``qid:``.
-    bits : 8, 16 or "auto", optional
-        Features as codes, as by `RankingDataset.compact`.
-    cache : path of a folder, optional
-        Store the data there in binary form, and open that by memory map the next time, unless the
-        size or time of change of a source is another one.
     progress : bool
         Show a progress bar by bytes after two seconds.
     threads : int, optional
@@ -114,52 +98,29 @@ def load_letor(
     >>> data.labels, data.query_ids
     (array([2., 0.], dtype=float32), array([7]))
     """
-    options = LetorOptions(n_features, zero_based, clip, groups, progress, threads)
-    load = partial(_load, bits=None if bits is None else check_bits(bits), cache=cache)
+    options = LetorOptions(n_features, zero_based, clip, progress, threads)
     if isinstance(source, str | os.PathLike) and as_path(source).is_dir():
-        files = find_layout(Path(source)).files(fold)
-        if split not in {None, *files}:
-            raise DataError(f"{source}: no {split} file, found {', '.join(files)}")
-        # The number of features is the folder's, so that its splits fit together.
-        parts = _load_splits(files, options, load)
-        return parts if split is None else parts[split]
-    for name, value in (("split", split), ("fold", fold)):
-        if value is not None:
-            raise ParameterError(f"{name}={value!r} goes with a folder, and {source!r} is not one")
+        return _load_splits(find_layout(Path(source)).files(fold), options)
+    if fold is not None:
+        raise ParameterError(f"fold={fold!r} goes with a folder, and {source!r} is not one")
     sources: Any = source if isinstance(source, list | tuple) else [source]
-    return load(sources, options)[0]
+    if not sources:
+        raise ParameterError("an empty list of files, expected at least one")
+    return read_letor(sources, Tape(), options)[0]
 
 
-def _load_splits(
-    files: Files, options: LetorOptions, load: Callable[..., tuple[RankingDataset, bool]]
-) -> dict[str, RankingDataset]:
+def _load_splits(files: Files, options: LetorOptions) -> dict[str, RankingDataset]:
     """Read files that belong together; if their columns differ, read again with the widest."""
-    parts = {split: load(paths, options) for split, paths in files.items()}
+    parts = {split: read_letor(paths, Tape(), options) for split, paths in files.items()}
     zero_based = any(zero for _, zero in parts.values())
     width = max(data.n_features + (zero_based and not zero) for data, zero in parts.values())
     options = replace(options, zero_based=zero_based, n_features=width)
     return {
         split: data
         if data.n_features == width and zero == zero_based
-        else load(files[split], options)[0]
+        else read_letor(files[split], Tape(), options)[0]
         for split, (data, zero) in parts.items()
     }
-
-
-def _load(
-    sources: Sequence[Source],
-    options: LetorOptions,
-    *,
-    bits: int | str | None,
-    cache: str | os.PathLike[str] | None,
-) -> tuple[RankingDataset, bool]:
-    """Read sources, from the cache if there is one; also return whether features count from 0."""
-    if not sources:
-        raise ParameterError("an empty list of files, expected at least one")
-    if cache is not None:
-        return read_cached(Path(cache), sources, options, bits)
-    dataset, counts_from_0 = read_letor(sources, Tape(), options)
-    return dataset if bits is None else dataset.compact(bits), counts_from_0
 
 
 def save_letor(dataset: RankingDataset, target: str | os.PathLike[str]) -> None:

@@ -1,5 +1,7 @@
 """The reader of LETOR text: blocks of whole lines, parsed by all cores, onto one tape.
 
+The lines are parsed by a kernel (`_kernels.letor`), and files of a folder are found by `letor`.
+
 1. A block of about 4 MB of text is read, cut after its last line feed, and cut into pieces of whole
    lines. The next block is read meanwhile.
 2. All cores parse the pieces straight into the rows of the tape. If a block shows more columns than
@@ -24,7 +26,6 @@ from countersample._progress import byte_progress
 from countersample.data.dataset import RankingDataset
 from countersample.data.sources import (
     BYTE_ORDER_MARK,
-    COMPRESSED_SUFFIXES,
     OpenSource,
     Source,
     open_source,
@@ -48,8 +49,6 @@ _PIECE = 1 << 19  # bytes that a core parses at a time: one that also reads ahea
 _UNKNOWN_SHARE = 0.8  # of a stream of unknown length, assumed read: it grows by a quarter
 _MAX_FEATURES = 1_000_001  # of text, counted from 0
 _MAX_ID = 1000  # bytes: in an array of ids, each takes the space of the longest
-_GROUP_SIZE = re.compile(r"0*[1-9][0-9]{,17}", re.ASCII)
-_FIRST_ROW = re.compile(rb"^[ \t]*[^\s#][^\s#]*[ \t]*(qid:)?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,6 @@ class LetorOptions:
     n_features: int | None = None
     zero_based: bool | None = None
     clip: bool = False
-    groups: str | os.PathLike[str] | None = None
     progress: bool = False
     threads: int | None = None
 
@@ -74,19 +72,13 @@ def read_letor(
     sources: Sequence[Source], tape: Tape, options: LetorOptions
 ) -> tuple[RankingDataset, bool]:
     """Read sources onto a tape; also return whether feature numbers start at 0."""
-    groups = options.groups
-    with_qid: bool | None = groups is None
-    if groups is None and len(sources) == 1:
-        groups = find_groups(sources[0])
-        if groups is not None:
-            with_qid = None  # decided by the first row: a pipe can be read only once
     paths = [Path(s) for s in sources if isinstance(s, str | os.PathLike)]
     name = ", ".join(path.name for path in paths) or "text"
     total = sum(path.stat().st_size for path in paths if path.exists()) or None
     with byte_progress(f"reading {name}", total, show=options.progress) as report_bytes:
-        reader = _Reader(options, tape, with_qid, report_bytes)
+        reader = _Reader(options, tape, report_bytes)
         reader.read(sources)
-    return reader.dataset(groups), reader.base == 0
+    return reader.dataset(), reader.base == 0
 
 
 @dataclass
@@ -124,11 +116,6 @@ class _Block:
     def n_rows(self) -> int:
         return sum(piece.n_rows for piece in self.pieces)
 
-    def names_queries(self) -> bool:
-        """Return whether the first row has a ``qid:``; there is a row."""
-        row = _FIRST_ROW.search(memoryview(self.raw)[self.start : self.end])
-        return row is not None and row[1] is not None
-
     def split(self, threads: int) -> None:
         """Cut the block into about equal pieces of whole lines, several for each of the threads."""
         from countersample._kernels.letor import count_rows  # noqa: PLC0415 (imports numba)
@@ -150,12 +137,11 @@ class _Reader:
         self,
         options: LetorOptions,
         tape: Tape,
-        with_qid: bool | None,  # whether each row must name its query or not; None: as the first
         progress: Callable[[float], None],  # receives the number of bytes read so far
     ) -> None:
         from countersample._kernels import letor  # noqa: PLC0415 (imports numba)
 
-        self.options, self.tape, self.with_qid, self.progress = options, tape, with_qid, progress
+        self.options, self.tape, self.progress = options, tape, progress
         self.threads = options.threads or available_cores()
         self.base = 0 if options.zero_based else 1
         self._kernel = letor
@@ -180,21 +166,17 @@ class _Reader:
                     if self._n_rows == before:
                         raise DataError(f"{opened.name}: no rows, expected lines '{EXPECTED_ROW}'")
 
-    def dataset(self, groups: str | os.PathLike[str] | None) -> RankingDataset:
-        """End the tape and gather its rows by query, in place, or by the sizes of a group file."""
+    def dataset(self) -> RankingDataset:
+        """End the tape and gather its rows by query, in place."""
         features = self.tape.matrix(self._n_rows, self._width)
         labels = np.concatenate(self._labels)
-        if not self.with_qid and groups is not None:
-            sizes = read_groups(groups, self._n_rows)
-            query_ids: NDArray[Any] = np.arange(len(sizes), dtype=np.int64)
-        else:
-            lengths = np.diff([*self._run_starts, self._n_rows])
-            sizes = np.bincount(self._run_queries, weights=lengths).astype(np.int64)
-            query_ids = query_id_array(list(self._query_of))
-            if len(lengths) > len(sizes):
-                order = np.argsort(np.repeat(self._run_queries, lengths), kind="stable")
-                labels = labels[order]
-                self._kernel.permute_rows(np.asarray(features), order)
+        lengths = np.diff([*self._run_starts, self._n_rows])
+        sizes = np.bincount(self._run_queries, weights=lengths).astype(np.int64)
+        query_ids = query_id_array(list(self._query_of))
+        if len(lengths) > len(sizes):
+            order = np.argsort(np.repeat(self._run_queries, lengths), kind="stable")
+            labels = labels[order]
+            self._kernel.permute_rows(np.asarray(features), order)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         return RankingDataset(features, labels, offsets, query_ids)
 
@@ -205,8 +187,6 @@ class _Reader:
         rows_before = self._n_rows
         for block in _blocks(source, pool, self.threads):
             if block.n_rows:
-                if self.with_qid is None:
-                    self.with_qid = block.names_queries()
                 # Assume that the rest, and the files after this one, are like the text read so far.
                 rows = (self._n_rows - rows_before + block.n_rows) / block.share
                 expected = int((rows_before + rows * (1 + sources_left)) * _HEADROOM)
@@ -261,7 +241,7 @@ class _Reader:
             n_runs, n_uncertain,
             piece.min_index, piece.max_index, piece.status, piece.at,
         ) = self._kernel.parse_rows(
-            block.text, piece.start, piece.stop, bool(self.with_qid), self.base, self.options.clip,
+            block.text, piece.start, piece.stop, self.base, self.options.clip,
             features, labels, runs, uncertain,
         )  # fmt: skip
         piece.labels = labels
@@ -282,7 +262,7 @@ class _Reader:
         """Read a row of the right form with a value that the kernel cannot round for sure."""
         line = block.raw[start : block.raw.find(b"\n", start)].split(b"#")[0]
         for position, token in enumerate(re.finditer(rb"[^ \t\r\n]+", line)):
-            if position == 1 and self.with_qid:
+            if position == 1:
                 continue
             index, _, number = token[0].rpartition(b":")
             with np.errstate(over="ignore"):
@@ -414,8 +394,6 @@ def letor_error(
     sentence = {
         kernel.BAD_LABEL: f"expected a label (a number), found {excerpt}",
         kernel.BAD_QID: f"expected qid:ID after the label, found {excerpt}",
-        kernel.UNEXPECTED_QID: f"expected index:value, found {excerpt}: with a group file, "
-        "rows have no query ids",
         kernel.BAD_FEATURE: f"expected index:value, found {excerpt}",
         kernel.BAD_VALUE: f"expected a number after {last}:, found {excerpt}",
         kernel.NOT_FINITE: f"{excerpt} is beyond float32: expected a number below 3.4e38; "
@@ -456,38 +434,3 @@ def query_id_array(ids: list[bytes]) -> NDArray[Any]:
         return np.array([i.decode() for i in ids])
     except UnicodeDecodeError as error:
         raise DataError(f"query id {error.object!r} is not UTF-8") from error
-
-
-def find_groups(source: Source) -> Path | None:
-    """Return the group file beside a text file, ``<name>.query``, if there is one."""
-    if not isinstance(source, str | os.PathLike):
-        return None
-    path = Path(source)
-    if not path.name:  # a folder, such as "."
-        return None
-    plain = path.with_suffix("") if path.suffix in COMPRESSED_SUFFIXES else path
-    for candidate in (path, plain):
-        groups = candidate.with_name(candidate.name + ".query")
-        if groups.is_file():
-            return groups
-    return None
-
-
-def read_groups(path: str | os.PathLike[str], n_rows: int) -> NDArray[np.int64]:
-    """Read the number of rows of each query, and check that they add up to `n_rows`."""
-    try:
-        words = Path(path).read_text(encoding="utf-8-sig").split()
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as a group file: {error}") from error
-    for number, word in enumerate(words, 1):
-        if not _GROUP_SIZE.fullmatch(word):
-            raise DataError(
-                f"{path}: expected the number of rows of a query, found {quote(word)} as number "
-                f"{number:,}"
-            )
-    sizes = [int(word) for word in words]
-    if sum(sizes) != n_rows:
-        raise DataError(
-            f"{path}: the groups have {sum(sizes):,} rows in all, expected {n_rows:,} as the data"
-        )
-    return np.array(sizes, np.int64)

@@ -1,4 +1,7 @@
-"""Sources of bytes: paths and file objects, decompressed by their content."""
+"""Sources of bytes: paths and file objects, decompressed by their content.
+
+The readers of what is in them are elsewhere: `letor_reader`, `logs.files`.
+"""
 
 from __future__ import annotations
 

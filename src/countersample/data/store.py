@@ -1,19 +1,14 @@
-"""Dataset folders, opened by memory map in milliseconds, and the cache of LETOR text.
+"""Dataset folders, opened by memory map in milliseconds.
 
 A folder has ``features.npy``, ``labels.npy``, ``offsets.npy``, ``query_ids.npy`` and
 ``header.json``; if features are codes, ``codes.npy`` has their scales and offsets. The header has
 the size and time of change of each file, and a hash of the content. A folder whose files have that
 size and time is trusted; if only a time differs (the folder was copied, or changed), the content is
 hashed again and compared.
-
-An entry of the cache is a dataset folder. Its name has a hash of the sources' paths and the reading
-options; its header has the size and time of change of each source. If these differ, or the entry is
-damaged, the text is read again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -26,16 +21,13 @@ from countersample._files import atomic_path, read_npy_header
 from countersample._version import __version__
 from countersample.data.compact import CompactFeatures
 from countersample.data.dataset import RankingDataset
-from countersample.errors import DataError, ParameterError
+from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from os import PathLike
 
     from numpy.typing import NDArray
-
-    from countersample.data.letor_reader import LetorOptions
-    from countersample.data.sources import Source
 
 FORMAT = "countersample-dataset"
 VERSION = 1
@@ -45,7 +37,6 @@ CODES = "codes.npy"  # scale and offset, (2, n_features)
 NPY_HEADER = 128  # bytes before the numbers of a .npy file with a short header
 _ARRAYS = (FEATURES, "labels.npy", "offsets.npy", "query_ids.npy")
 _NUMBERS = "numbers.npy"  # float32 numbers, removed after they are encoded
-_CACHE_NAME = 40  # characters of a source's name in the name of its entry
 
 
 class _Header(msgspec.Struct):
@@ -58,7 +49,6 @@ class _Header(msgspec.Struct):
     fingerprint: str
     content: str  # the hash of the arrays in the folder
     files: dict[str, list[int]]  # size in bytes, and time of change in nanoseconds
-    notes: dict[str, Any]
 
 
 # -- Matrices that grow ----------------------------------------------------------------------------
@@ -124,31 +114,28 @@ def save_folder(dataset: RankingDataset, folder: str | PathLike[str]) -> None:
     check_replaceable(Path(folder))
     with atomic_path(folder) as temporary:
         temporary.mkdir()
-        _write_files(temporary, dataset, {})
+        _write_files(temporary, dataset)
 
 
 def write_folder(
-    folder: Path,
-    fill: Callable[[Tape], tuple[RankingDataset, dict[str, Any]]],
-    *,
-    bits: int | str | None = None,
+    folder: Path, fill: Callable[[Tape], RankingDataset], *, bits: int | str | None = None
 ) -> None:
-    """Write a folder, atomically: `fill` returns a dataset on the tape in it, and its notes.
+    """Write a folder, atomically: `fill` returns a dataset on the tape in it.
 
     With `bits` the folder has codes; the float32 numbers take disk space meanwhile, not memory.
     """
     with atomic_path(folder) as temporary:
         temporary.mkdir()
         tape = temporary / (FEATURES if bits is None else _NUMBERS)
-        dataset, notes = fill(FileTape(tape))
+        dataset = fill(FileTape(tape))
         if bits is not None:
             dataset = dataset.compact(bits)
             tape.unlink()
-        _write_files(temporary, dataset, notes)
+        _write_files(temporary, dataset)
         del dataset  # closes the memory map, before the folder is renamed
 
 
-def _write_files(folder: Path, dataset: RankingDataset, notes: dict[str, Any]) -> None:
+def _write_files(folder: Path, dataset: RankingDataset) -> None:
     """Write the arrays, except features that are there already, and the header."""
     features: Any = dataset.features
     arrays = {name: getattr(dataset, name.removesuffix(".npy")) for name in _ARRAYS}
@@ -165,7 +152,6 @@ def _write_files(folder: Path, dataset: RankingDataset, notes: dict[str, Any]) -
         fingerprint=dataset.fingerprint,
         content=dataset.content_hash(),
         files={name: _file_state(folder / name) for name in arrays},
-        notes=notes,
     )
     (folder / HEADER).write_bytes(msgspec.json.format(msgspec.json.encode(header)) + b"\n")
 
@@ -184,8 +170,8 @@ def is_dataset_folder(folder: Path) -> bool:
     return _read_header(folder) is not None
 
 
-def open_folder(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
-    """Open a folder written by `save_folder` as a dataset on memory maps, with its notes."""
+def open_folder(folder: Path) -> RankingDataset:
+    """Open a folder written by `save_folder` as a dataset on memory maps."""
     values = _read_header(folder)
     if values is None:
         raise DataError(f"{folder}: not a dataset folder (no {HEADER} of one)")
@@ -202,7 +188,7 @@ def open_folder(folder: Path) -> tuple[RankingDataset, dict[str, Any]]:
         raise DataError(f"{folder}: a damaged dataset folder ({why}): write it again") from error
     # The fingerprint was computed when written; it cannot be computed from codes.
     dataset.__dict__["fingerprint"] = header.fingerprint
-    return dataset, header.notes
+    return dataset
 
 
 def _read_header(folder: Path) -> dict[str, Any] | None:
@@ -242,53 +228,3 @@ def _file_state(path: Path) -> list[int]:
     """Return size and time of change."""
     state = path.stat()
     return [state.st_size, state.st_mtime_ns]
-
-
-# -- The cache -------------------------------------------------------------------------------------
-
-
-def read_cached(
-    cache: Path, sources: Sequence[Source], options: LetorOptions, bits: int | str | None
-) -> tuple[RankingDataset, bool]:
-    """Return a dataset (and whether its features count from 0) from the cache, or read the text.
-
-    The folder of the cache is created if it does not exist.
-    """
-    from countersample.data.letor_reader import find_groups, read_letor  # noqa: PLC0415 (numba)
-
-    paths = [Path(source).resolve() for source in sources if isinstance(source, str | os.PathLike)]
-    if len(paths) < len(sources):
-        raise ParameterError("cache= goes with paths: a file object cannot be found again")
-    content = ("n_features", "zero_based", "clip", "groups")
-    values = {name: getattr(options, name) for name in content} | {"bits": bits}
-    settings = {name: str(value) for name, value in values.items() if value is not None}
-    key = hashlib.blake2b(json.dumps([[*map(str, paths)], settings]).encode(), digest_size=8)
-    entry = cache / f"{paths[0].name[:_CACHE_NAME]}-{key.hexdigest()}"
-    groups = options.groups or find_groups(sources[0])
-    try:
-        files = paths if groups is None else [*paths, Path(groups)]
-        state = [[str(path), *_file_state(path)] for path in files]
-    except OSError as error:
-        raise DataError(f"{error.filename}: cannot be read: {error.strerror}") from error
-    for path in files:
-        if not path.is_file():
-            raise ParameterError(f"cache= goes with files, and {path} is none: leave cache out")
-
-    def fill(tape: Tape) -> tuple[RankingDataset, dict[str, Any]]:
-        dataset, zero_based = read_letor(sources, tape, options)
-        return dataset, {"sources": state, "zero_based": zero_based}
-
-    try:
-        dataset, notes = open_folder(entry)
-    except DataError:
-        notes = {}
-    if notes.get("sources") != state:
-        try:
-            cache.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(
-                f"{cache}: cannot be created as a cache: {error.strerror}: leave cache out"
-            ) from error
-        write_folder(entry, fill, bits=bits)
-        dataset, notes = open_folder(entry)
-    return dataset, bool(notes.get("zero_based"))

@@ -1,4 +1,7 @@
-"""Synthetic labelled data in the shape of a known collection: `synthetic`."""
+"""Synthetic labelled data in the shape of a known collection: `synthetic`.
+
+Clicks are simulated by `clicks.simulation`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Columns of data frames (pandas, polars, pyarrow, DuckDB) and the values of Arrow columns."""
+"""Columns of data frames (pandas, polars, pyarrow, DuckDB), and values of Arrow columns as numbers.
+
+Which features a column becomes is decided in `encoder`.
+"""
 
 from __future__ import annotations
 
@@ -65,23 +68,12 @@ def check_no_nulls(series: nw.Series[Any]) -> None:
         raise DataError(f"column {series.name!r} has no value in row {row}, expected one")
 
 
-def number_column(
-    series: nw.Series[Any], *, is_chosen: bool, allow_nulls: bool = False
-) -> NDArray[Any]:
-    """Return a column of numbers; nulls become NaN, or raise an error.
-
-    `is_chosen` says that the user listed the column, so there is no advice to leave it out.
-    """
+def number_column(series: nw.Series[Any], *, is_feature: bool) -> NDArray[Any]:
+    """Return a column of numbers; nulls become NaN."""
     if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
-        hint = (
-            ""
-            if is_chosen
-            else ": list the feature columns with include= (--include), or leave it out (--exclude)"
-        )
+        hint = ": drop the column, or convert it" if is_feature else ""
         raise DataError(f"column {series.name!r} is {series.dtype}, expected numbers{hint}")
-    if not allow_nulls:
-        check_no_nulls(series)
-    elif series.null_count():
+    if series.null_count():
         series = series.cast(nw.Float64).fill_null(float("nan"))
     return series.to_numpy()
 

@@ -1,7 +1,7 @@
-"""Aggregated logs: one row per query, item, position, context and policy of a day.
+"""Write aggregated logs (`log count`): one row per query, item, position, context, policy and day.
 
-`count_days` writes a log as plain Parquet, one folder per day (``day=2026-03-09/``), which
-`read_impressions` reads like any other log. A row has
+The sums are computed by `aggregation`. `count_days` writes a log as plain Parquet, one folder per
+day (``day=2026-03-09/``), which `read_impressions` reads like any other log. A row has
 
 - ``impressions``: how many rows of the log it stands for, and ``click``: how many of them were
   clicked; ``value`` is the sum of the values of these clicks;

@@ -1,4 +1,4 @@
-"""Count a log: one set of expressions, which every engine runs through narwhals.
+"""Expressions that count a log, which every engine runs through narwhals; nothing is computed here.
 
 Rows are counted in groups of one query, item, position and context. Groups stay in the engine;
 results are small, or arrive in batches (`logs.tally`). All functions return lazy frames or

@@ -1,5 +1,8 @@
 """Check a log: `LogCheck` describes it, `Suspicious` has the sessions that look wrong.
 
+Defects of its pages that withhold a verdict are found in `findings`, impossible rows in
+`aggregation`, and changes since an earlier log in `fitting.drift`.
+
 Sessions, clients and rows look wrong in three ways. A session clicked everything on its page, which
 had at least `MIN_SHOWN` items, and so many that it would not happen by chance. A client has very
 many sessions, compared with others. A row repeats another one. They can be left out.

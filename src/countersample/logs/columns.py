@@ -1,7 +1,8 @@
 """The columns of a log: canonical names, the log's own names, types, events and joined queries.
 
-`select_columns` takes the columns that are needed, under canonical names. `prepare_rows` makes
-their types alike on all engines, merges events into impressions and joins queries.
+No file is read here (`files`), and no row is rejected (`aggregation`). `select_columns` takes the
+columns that are needed, under canonical names. `prepare_rows` makes their types alike on all
+engines, merges events into impressions and joins queries.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
 from pyarrow import compute
 
 from countersample.errors import DataError, ParameterError
@@ -20,7 +22,6 @@ from countersample.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import ArrayLike, NDArray
 
     from countersample.options import LogOptions
@@ -221,10 +222,10 @@ def as_id(column_name: str, name: str, dtype: nw.dtypes.DType) -> nw.Expr:
 
 def check_text_ids(ids: pa.Array | pa.ChunkedArray) -> None:
     """Raise an error if a text id has more than `MAX_ID_LENGTH` characters or ends with NUL."""
-    longest = compute.max(compute.utf8_length(ids)).as_py() or 0
+    lengths = compute.utf8_length(ids)
+    longest = compute.max(lengths).as_py() or 0
     if longest > MAX_ID_LENGTH:
-        is_long = compute.greater(compute.utf8_length(ids), MAX_ID_LENGTH)
-        start = compute.filter(ids, is_long)[0].as_py()[:20]
+        start = ids.filter(compute.greater(lengths, MAX_ID_LENGTH))[0].as_py()[:20]
         raise DataError(
             f"an id that starts with {start!r} has {longest:,} characters, expected at "
             f"most {MAX_ID_LENGTH:,}: shorten it, for example to a hash of it"

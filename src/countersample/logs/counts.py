@@ -1,4 +1,7 @@
-"""`PositionCounts`: impressions and clicks per query, item, position and context."""
+"""`PositionCounts`: impressions and clicks per query, item, position and context, in memory.
+
+`tally` makes them of a log; estimates of position bias and the join to features start from them.
+"""
 
 from __future__ import annotations
 

@@ -19,15 +19,14 @@ import numpy as np
 
 from countersample.defaults import HOLDOUT
 from countersample.errors import DataError, ParameterError
-from countersample.logs.aggregation import impressions_of
-from countersample.logs.counts import find_ids, first_position
+from countersample.logs.aggregation import group, impressions_of
+from countersample.logs.counts import first_position
 from countersample.logs.files import quote_name
-from countersample.logs.tally import integers, tally
+from countersample.logs.tally import find_codes, find_rows, find_sessions, integers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from countersample._arrays import Ints
     from countersample.logs.counts import PositionCounts
     from countersample.logs.impressions import Impressions
     from countersample.options import EvaluationOptions
@@ -45,7 +44,6 @@ _DIGIT_YEARS = range(1990, 2100)
 _SECONDS_PER_DAY = 86_400
 _DUCKDB_TYPES_WITH_ZONE = ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")
 _CUT_SHARES = (0.1, 0.5)  # the held-out share may be anything between, as a day is not cut
-_NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True)
@@ -275,13 +273,17 @@ def weighted(log: Impressions, counts: PositionCounts) -> PositionCounts:
     sums = {name: np.zeros(len(counts)) for name in ("impressions", "clicks", "value")}
     sessions = np.zeros(len(counts.query_ids))
     for weight, part in weighted_days(log):
-        of_day = tally(part, max_groups=_NO_LIMIT).counts
-        if of_day is None:
-            continue
-        rows, query = _find_rows(of_day, counts)
-        for name, total in sums.items():
-            np.add.at(total, rows, weight * getattr(of_day, name))
-        np.add.at(sessions, query, weight * of_day.sessions)
+        groups, per_query = part.collect(group(part.frame)), find_sessions(part)
+        rows = find_rows(groups, counts, has_text_ids=log.has_text_ids)
+        for name in sums:
+            column = groups[name if name in groups.column_names else "clicks"]
+            of_day = np.zeros(len(counts))  # whole numbers are exact in any order
+            np.add.at(of_day, rows, column.to_numpy())
+            sums[name] += weight * of_day
+        if per_query is not None:
+            table = part.collect(per_query)
+            query = find_codes(table["query_id"], counts.query_ids, has_text_ids=log.has_text_ids)
+            sessions[query] += weight * integers(table["sessions"])
     if counts.sessions_from == "first position":
         n_queries = len(counts.query_ids)
         sessions = first_position(counts.query, counts.position, sums["impressions"], n_queries)
@@ -298,23 +300,3 @@ def effective_impressions(log: Impressions) -> float:
     age = np.array([(days.days[-1] - day).days for day in days.days])
     w = 0.5 ** (age / log.half_life)
     return float((w @ n) ** 2 / (w**2 @ n))
-
-
-def _find_rows(part: PositionCounts, whole: PositionCounts) -> tuple[Ints, Ints]:
-    """Return the row of the whole for each row of a part, and the query for each query.
-
-    Items that the whole does not list are among its items that were never clicked.
-    """
-
-    def find(name: str) -> Ints:
-        ids, known = getattr(part, f"{name}_ids"), getattr(whole, f"{name}_ids")
-        return find_ids(ids.astype(np.str_) if known.dtype.kind == "U" else ids, known)
-
-    query, item, context = find("query"), find("item")[part.item], find("context")
-    rest = -1 if whole.rest is None else whole.rest
-    places = query[part.query], part.position, context[part.context]
-    rows = whole.find_rows(places[0], np.where(item < 0, rest, item), *places[1:])
-    if whole.rest is not None and (rows < 0).any():  # the item was clicked for another query
-        in_rest = whole.find_rows(places[0], np.full_like(item, rest), *places[1:])
-        rows = np.where(rows < 0, in_rest, rows)
-    return rows, query

@@ -1,9 +1,10 @@
 """The engines that count a log: an engine is one class here and one line in `ENGINES`.
 
-An engine opens files, takes Arrow tables, stores frames and yields them in batches. The counting
-itself is written once, in `logs.aggregation`, and runs on every engine through narwhals. The
-constructor of an engine imports its library, rejects the settings of other engines and starts it;
-`cleanup` closes what it opens. `implementations` are the frames that an engine counts in place.
+An engine opens files (their formats are in `files`), takes Arrow tables, stores frames and yields
+them in batches. The counting itself is written once, in `logs.aggregation`, and runs on every
+engine through narwhals. The constructor of an engine imports its library, rejects the settings of
+other engines and starts it; `cleanup` closes what it opens. `implementations` are the frames that
+an engine counts in place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Features of query-item pairs, items, queries and of the log itself: `read_features`.
 
-Each table stays in memory as it is. No table of all pairs is made: for each pair there is the row
-of each table, so an item's columns are encoded once, however many queries show it.
+How a column becomes features is in `data.encoder`, scaling in `data.preprocessing`. Each table
+stays in memory as it is. No table of all pairs is made: for each pair there is the row of each
+table, so an item's columns are encoded once, however many queries show it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The files of a log or of a table: find them, recognize their format, decompress and read them.
 
-DuckDB reads Parquet and JSON lines, Arrow reads CSV, TSV, Feather and tables into memory. Its CSV
-reader guesses nothing, so that all engines agree on a file. The dialect is RFC 4180. The first line
-has the names. A value in double quotes may contain delimiters, newlines and doubled quotes. An
-empty value is missing. Blank lines are ignored; lines of another length are rejected.
+Logs of other systems are in `readers`, LETOR text in `data.letor`. DuckDB reads Parquet and JSON
+lines, Arrow reads CSV, TSV, Feather and tables into memory. Its CSV reader guesses nothing, so that
+all engines agree on a file. The dialect is RFC 4180. The first line has the names. A value in
+double quotes may contain delimiters, newlines and doubled quotes. An empty value is missing. Blank
+lines are ignored; lines of another length are rejected.
 """
 
 from __future__ import annotations
@@ -45,14 +46,6 @@ _BLOCK_BYTES = 1 << 20
 _AZURE_SCHEMES = ("az", "azure", "abfss")
 #: The types that JSON has, beside text. DuckDB guesses others: ids may look like UUIDs or times.
 _JSON_TYPES = ("boolean", "bigint", "ubigint", "hugeint", "uhugeint", "double")
-# The type of a column whose files have several types of one kind.
-_WIDEST_TYPES = {
-    "integers": pa.int64(),
-    "numbers": pa.float64(),
-    "text": pa.large_string(),
-    "dates or times": pa.timestamp("us"),
-    "times with a time zone": pa.timestamp("us", "UTC"),
-}
 
 
 # -- errors of libraries
@@ -521,8 +514,9 @@ def _add_partitions(
 def unify_schemas(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
     """Return the columns of files together, matched by name, each with one type.
 
-    Integers of any width and fractions become numbers, dates and times become times. Other types
-    that differ are an error, because each engine would convert them in its own way.
+    Arrow decides what fits: integers of any width and fractions become numbers, times take the
+    finest unit. Other types that differ are an error, because each engine would convert them in its
+    own way.
 
     Parameters
     ----------
@@ -537,34 +531,16 @@ def unify_schemas(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
     >>> unify_schemas({"a.parquet": old, "b.parquet": new}).field("price").type
     DataType(double)
     """
-    columns: dict[str, dict[pa.DataType, str]] = {}  # of each type, the first file
+    union = pa.schema([])
     for path, schema in schemas.items():
-        for field in schema:
-            paths = columns.setdefault(field.name, {})
-            if not types.is_null(field.type):
-                paths.setdefault(field.type, path)
-    return pa.schema((name, _unify_types(name, paths)) for name, paths in columns.items())
-
-
-def _unify_types(name: str, paths: Mapping[pa.DataType, str]) -> pa.DataType:
-    """Return the type of a column, given a file of each of its types."""
-    if len(paths) < 2:
-        return next(iter(paths), pa.null())
-    kinds: dict[str, str] = {}
-    for dtype, path in paths.items():
-        kinds.setdefault(_describe_type(dtype), path)
-    (kind, file), *others = kinds.items()
-    for other, path in others:
-        if {kind, other} != {"integers", "numbers"}:
+        try:
+            union = pa.unify_schemas([union, schema], promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise DataError(
-                f"{name} is {kind} in {file} and {other} in {path}, expected one type in all "
-                "files: convert one of them"
-            )
-        kind = "numbers"
-    widest: pa.DataType = _WIDEST_TYPES.get(kind, next(iter(paths)))
-    if types.is_timestamp(widest) and any(getattr(each, "unit", "") == "ns" for each in paths):
-        return pa.timestamp("ns", widest.tz)  # microseconds would lose digits
-    return widest
+                f"{path}: {summarize_error(error)}, expected one type in all files: convert one of "
+                "them"
+            ) from error
+    return union
 
 
 def check_same_columns(
@@ -579,20 +555,6 @@ def check_same_columns(
                 f"{path} has no column {missing[0]!r}, which others have, expected the same in all "
                 "files: add it there"
             )
-
-
-def _describe_type(dtype: pa.DataType) -> str:
-    """Return the kind of values; integers and numbers of any width fit each other."""
-    for kind, is_kind in {
-        "integers": types.is_integer,
-        "numbers": lambda dtype: types.is_floating(dtype) or types.is_decimal(dtype),
-        "text": lambda dtype: types.is_string(dtype) or types.is_large_string(dtype),
-        "times with a time zone": lambda dtype: types.is_timestamp(dtype) and bool(dtype.tz),
-        "dates or times": lambda dtype: types.is_date(dtype) or types.is_timestamp(dtype),
-    }.items():
-        if is_kind(dtype):
-            return kind
-    return str(dtype)
 
 
 def decode_dictionaries(table: pa.Table) -> pa.Table:

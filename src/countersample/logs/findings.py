@@ -1,4 +1,4 @@
-"""Find the defects of a log that can turn its verdict around, so that there is none until they go.
+"""Find defects of a log's pages that can turn its verdict around, and withhold it for them.
 
 A page of results shows each position once, and all of its rows are logged. Five defects break this:
 

@@ -1,4 +1,8 @@
-"""A raw log: `read_impressions` opens it, `Impressions` counts, checks, filters and samples it."""
+"""A raw log: `read_impressions` opens it, `Impressions` counts, checks, filters and samples it.
+
+Each of these is computed in a module of its own (`tally`, `checks`, `days`); its columns are made
+by `columns`.
+"""
 
 from __future__ import annotations
 
@@ -359,13 +363,12 @@ def read_impressions(
             raise ParameterError("reader is for files, not for a frame: name its columns instead")
         else:
             log = _read_frame(source, options, cleanup)
-        _check_aggregated(log, source, options)
         log = replace(
             log,
             has_events=bool(options.values),
             joins_queries=options.join_queries,
             features=tuple(dict.fromkeys(options.features)),
-            page_sums=_read_page_sums(log, source),
+            page_sums=_check_aggregated(log, source, options),
             _resources=_Resources(cleanup.pop_all()),
         )
     return log.without_suspicious() if options.suspicious == "skip" else log
@@ -412,24 +415,19 @@ def _read_frame(
         return Impressions(prepare_rows(convert_to_utc(frame), options), chosen.name, name)
 
 
-def _read_page_sums(log: Impressions, source: Any) -> PageSums | None:  # noqa: ANN401 (path or frame)
-    """Return what the files of an aggregated log store of its pages."""
-    if "sessions" not in log.columns or not isinstance(source, str | os.PathLike):
-        return None
-    files = find_files(os.fspath(source))
-    return read_page_sums(files.paths) if TEXT_IDS in files.metadata() else None
-
-
 def _check_aggregated(
     log: Impressions,
     source: str | PathLike[str] | Any,  # noqa: ANN401 (any frame narwhals knows)
     options: LogOptions,
-) -> None:
-    """Reject options and times that would change the sessions of an aggregated log."""
+) -> PageSums | None:
+    """Return what the files of an aggregated log store of its pages, if `count_days` wrote them.
+
+    Options and times that would change its sessions are rejected.
+    """
     if "sessions" not in log.columns:
-        return
-    is_path = isinstance(source, str | os.PathLike)
-    metadata = find_files(os.fspath(source)).metadata() if is_path else {}
+        return None
+    files = find_files(os.fspath(source)) if isinstance(source, str | os.PathLike) else None
+    metadata = {} if files is None else files.metadata()
     if options.join_queries and metadata.get(JOINED_QUERIES) != b"true":
         raise DataError(
             f"{log.source}: join_queries would add up the sessions of queries that were counted "
@@ -446,3 +444,4 @@ def _check_aggregated(
             f"{log.source}: the timestamp is {kind}, and the sessions of an aggregated log are "
             "counted per day: expected a date, or text such as 2026-03-31"
         )
+    return read_page_sums(files.paths) if files is not None and TEXT_IDS in metadata else None

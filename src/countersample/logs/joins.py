@@ -1,4 +1,7 @@
-"""Join the counts of a log to the features of its items: a click log to train on."""
+"""Join the counts of a log to the features of its items: a click log to train on, in memory.
+
+The weights are computed in `exposure`; `shards` does the same in Spark.
+"""
 
 from __future__ import annotations
 

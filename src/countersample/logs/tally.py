@@ -1,6 +1,7 @@
 """Count a log in its engine: group its rows once, describe the groups, and fetch them as arrays.
 
-Ids arrive as Arrow columns and become positions in their sorted distinct values.
+The expressions are in `aggregation`, the result in `counts`. Ids arrive as Arrow columns and become
+positions in their sorted distinct values.
 """
 
 from __future__ import annotations
@@ -225,20 +226,32 @@ def integers(column: pa.ChunkedArray) -> NDArray[np.int64]:
     return array
 
 
+def find_codes(
+    column: pa.ChunkedArray, known: NDArray[Any], *, has_text_ids: bool
+) -> NDArray[np.int64]:
+    """Return the position of each id among those of counts of the same log; −1 if absent."""
+    is_integer = has_text_ids and known.dtype.kind == "i"
+    code, distinct = encode(column, has_text_ids=is_integer)
+    return find_ids(distinct, known)[code]
+
+
 def find_rows(table: pa.Table, counts: PositionCounts, *, has_text_ids: bool) -> NDArray[np.int64]:
-    """Return the row of `counts` of each group of the same log."""
-    codes = []
-    for name in ("query", "item", "context"):
-        column = name if name == "context" else f"{name}_id"
-        if column not in table.column_names:  # a log without contexts has one
-            codes.append(np.zeros(len(table), np.int64))
-            continue
-        ids = getattr(counts, f"{name}_ids")
-        is_integer = has_text_ids and ids.dtype.kind == "i"
-        code, distinct = encode(table[column], has_text_ids=is_integer)
-        codes.append(find_ids(distinct, ids)[code])
-    query, item, context = codes
-    return counts.find_rows(query, item, integers(table["position"]), context)
+    """Return the row of `counts` of each group of the same log.
+
+    Items that the counts do not list are among their items that were never clicked.
+    """
+    codes = {"context": np.zeros(len(table), np.int64)}  # a log without contexts has one
+    for name in ("query_id", "item_id", "context"):
+        if name in table.column_names:
+            known = getattr(counts, f"{name.removesuffix('_id')}_ids")
+            codes[name] = find_codes(table[name], known, has_text_ids=has_text_ids)
+    query, item, context = codes["query_id"], codes["item_id"], codes["context"]
+    position = integers(table["position"])
+    rows = counts.find_rows(query, item, position, context)
+    if counts.rest is not None and (rows < 0).any():
+        in_rest = counts.find_rows(query, np.full_like(item, counts.rest), position, context)
+        rows = np.where(rows < 0, in_rest, rows)
+    return rows
 
 
 # -- sessions one by one
@@ -285,13 +298,10 @@ def find_visits(log: Impressions, counts: PositionCounts) -> Visits | None:
     clicks = log.collect(aggregation.clicks_of_sessions(log.frame))
     both = pa.chunked_array([*seen["session"].chunks, *clicks["session"].chunks])
     session, ids = _rank(both.cast(pa.large_string()), has_text_ids=False)
-    code, query_ids = encode(
-        seen["query_id"], has_text_ids=log.has_text_ids and counts.query_ids.dtype.kind == "i"
-    )
     return Visits(
         n_sessions=len(ids),
         session=session[: len(seen)].astype(np.int64),
-        query=np.searchsorted(counts.query_ids, query_ids)[code],
+        query=find_codes(seen["query_id"], counts.query_ids, has_text_ids=log.has_text_ids),
         clicking=session[len(seen) :].astype(np.int64),
         row=find_rows(clicks, counts, has_text_ids=log.has_text_ids),
         value=clicks["value"].to_numpy().astype(np.float64),

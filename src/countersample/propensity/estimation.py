@@ -509,8 +509,9 @@ def summarize_support(supports: Iterable[Support], shuffled: Sequence[str] = ())
         lines.append(f"    {'yes' if support.is_supported else 'no '}  {support.method}")
         reason = f"down to position {support.depth}"
         if support.reason is not None:
-            is_blind = needs_features(support.method)
-            reason = "fit and log propensity give it, with --features" if is_blind else support.reason
+            reason = support.reason
+            if needs_features(support.method):
+                reason = "fit and log propensity give it, with --features"
         elif support.method == "randomized" and shuffled:
             reason += f", from the rows of {' and '.join(shuffled)}"
         lines.append(textwrap.fill(f"{reason}.", 92, initial_indent=" " * 9,
