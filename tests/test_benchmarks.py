@@ -57,26 +57,25 @@ def test_every_benchmark_goes_through_output():
         assert "output(" in text, script.name
 
 
-class TestRuns:
-    def test_the_first_run_is_kept_and_the_next_is_compared(self, go):
-        code, first = go(bench_a=(2.0, 4.0), bench_b=(1.0, 1.0))
-        assert code == 0
-        assert first.index("== bench_a") < first.index("seconds") < first.index("== bench_b")
-        assert first.count("nothing: the first run") == 2
-        assert "hanged by more than" not in first
-        assert first.splitlines()[-1].endswith("history.jsonl")
+def test_the_first_run_is_kept_and_the_next_is_compared(go):
+    code, first = go(bench_a=(2.0, 4.0), bench_b=(1.0, 1.0))
+    assert code == 0
+    assert first.index("== bench_a") < first.index("seconds") < first.index("== bench_b")
+    assert first.count("nothing: the first run") == 2
+    assert "hanged by more than" not in first
+    assert first.splitlines()[-1].endswith("history.jsonl")
 
-        _, same = go(bench_a=(2.4, 4.3), bench_b=(1.2, 0.95))  # by 20 and 8 %, 20 and 5 %
-        assert "Nothing changed by more than 10 % (ratios) or 25 % (other figures)" in same
+    _, same = go(bench_a=(2.4, 4.3), bench_b=(1.2, 0.95))  # by 20 and 8 %, 20 and 5 %
+    assert "Nothing changed by more than 10 % (ratios) or 25 % (other figures)" in same
 
-        code, third = go("bench_a", bench_a=(3.6, 3.01))
-        assert code == 0
-        changed = third.index("Changed by more than 10 % (ratios) or 25 % (other figures)")
-        assert third[changed:].splitlines()[1:4] == [
-            "benchmark  figure            before   now  change",
-            "bench_a    1 ours · seconds     2.4   3.6   +50 %",
-            "bench_a    1 ours · ratio       4.3  3.01   -30 %",
-        ]
-        assert [record["benchmark"] for record in go.records()] == [
-            "bench_a", "bench_b", "bench_a", "bench_b", "bench_a"
-        ]  # fmt: skip
+    code, third = go("bench_a", bench_a=(3.6, 3.01))
+    assert code == 0
+    changed = third.index("Changed by more than 10 % (ratios) or 25 % (other figures)")
+    assert third[changed:].splitlines()[1:4] == [
+        "benchmark  figure            before   now  change",
+        "bench_a    1 ours · seconds     2.4   3.6   +50 %",
+        "bench_a    1 ours · ratio       4.3  3.01   -30 %",
+    ]
+    assert [record["benchmark"] for record in go.records()] == [
+        "bench_a", "bench_b", "bench_a", "bench_b", "bench_a"
+    ]  # fmt: skip

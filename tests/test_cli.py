@@ -27,9 +27,8 @@ def small(tmp_path):
     return path
 
 
-class TestCommon:
-    def test_version(self, run):
-        assert run("--version").startswith("countersample 0.")
+def test_version(run):
+    assert run("--version").startswith("countersample 0.")
 
 
 class TestInfo:

@@ -184,6 +184,3 @@ def test_kernels_return_no_arrays_and_take_no_generators(kernel):
     assert returned in plain or plain.issuperset(typing.get_args(returned))
     assert np.random.Generator not in hints.values()
     assert len(hints) == len(inspect.signature(kernel).parameters)
-
-
-# -- what is put in order

@@ -370,23 +370,22 @@ class TestNames:
         assert "rank()" not in written(ranker, "postgres", tmp_path)
 
 
-class TestRefused:
-    @pytest.mark.parametrize(
-        ("dialect", "options", "message"),
-        [
-            ("oracle", {}, "dialect is 'oracle', expected one of duckdb, postgres, spark"),
-            ("duckdb", {"feature_names": ["a", "A", *"cdefg"]}, "'a' and 'A', which are the same"),
-            ("spark", {"feature_names": ["Score", *"bcdefg"]}, "a feature is called 'Score'"),
-            ("spark", {"feature_names": ["${x}", *"bcdefg"]}, "'${x}' cannot be quoted in Spark"),
-            ("duckdb", {"feature_names": ["a\0", *"bcdefg"]}, "cannot be quoted in DuckDB"),
-            ("postgres", {"table": "a..b"}, "table is 'a..b', expected a name"),
-            ("postgres", {"query": ""}, "query is '', expected the name of the column"),
-            ("duckdb", {"query": "Score"}, "query is 'Score', expected another name: the view"),
-        ],
-    )
-    def test_before_anything_is_written(self, dialect, options, message, rng, tmp_path):
-        ranker, _ = made("linear", None, rng)
-        with pytest.raises(ParameterError) as error:
-            written(ranker, dialect, tmp_path, **options)
-        assert message in str(error.value)
-        assert not any(tmp_path.iterdir())
+@pytest.mark.parametrize(
+    ("dialect", "options", "message"),
+    [
+        ("oracle", {}, "dialect is 'oracle', expected one of duckdb, postgres, spark"),
+        ("duckdb", {"feature_names": ["a", "A", *"cdefg"]}, "'a' and 'A', which are the same"),
+        ("spark", {"feature_names": ["Score", *"bcdefg"]}, "a feature is called 'Score'"),
+        ("spark", {"feature_names": ["${x}", *"bcdefg"]}, "'${x}' cannot be quoted in Spark"),
+        ("duckdb", {"feature_names": ["a\0", *"bcdefg"]}, "cannot be quoted in DuckDB"),
+        ("postgres", {"table": "a..b"}, "table is 'a..b', expected a name"),
+        ("postgres", {"query": ""}, "query is '', expected the name of the column"),
+        ("duckdb", {"query": "Score"}, "query is 'Score', expected another name: the view"),
+    ],
+)
+def test_bad_options_are_rejected_before_writing(dialect, options, message, rng, tmp_path):
+    ranker, _ = made("linear", None, rng)
+    with pytest.raises(ParameterError) as error:
+        written(ranker, dialect, tmp_path, **options)
+    assert message in str(error.value)
+    assert not any(tmp_path.iterdir())

@@ -60,20 +60,18 @@ def test_every_plot_is_tested():
 
 
 @pytest.mark.parametrize("name", DRAWN)
-class TestEvery:
-    def test_draws_where_it_is_told_to(self, name, ax):
-        assert getattr(plotting, name)(*DRAWN[name], ax=ax) is ax
-        assert not plt.get_fignums()
-        assert ax.get_xlabel()
+def test_draws_where_it_is_told_to(name, ax):
+    assert getattr(plotting, name)(*DRAWN[name], ax=ax) is ax
+    assert not plt.get_fignums()
+    assert ax.get_xlabel()
 
 
-class TestPropensities:
-    def test_one_curve(self, ax):
-        plot_propensities(CURVE, ax=ax)
-        np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 1], [2, 0.5], [3, 0.2]])
-        np.testing.assert_allclose(intervals(ax), [[1, 1], [0.4, 0.6], [0, 0.3]])
-        assert ax.get_ylim()[0] == 0
-        assert ax.get_legend() is None
+def test_propensities(ax):
+    plot_propensities(CURVE, ax=ax)
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 1], [2, 0.5], [3, 0.2]])
+    np.testing.assert_allclose(intervals(ax), [[1, 1], [0.4, 0.6], [0, 0.3]])
+    assert ax.get_ylim()[0] == 0
+    assert ax.get_legend() is None
 
 
 def test_click_rates(ax):
@@ -91,15 +89,14 @@ def test_weights(ax):
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1–2", "2–4", "4–8", "8–16"]
 
 
-class TestLearningCurve:
-    def test_runs_have_a_mean_and_a_range(self, ax):
-        runs = np.array([[0.5, 0.75], [0.75, 1]])
-        plot_learning_curve([100, 200], runs, metric="ndcg@10", ax=ax)
-        np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[100, 0.625], [200, 0.875]])
-        band = ax.collections[0].get_paths()[0].vertices
-        assert band[:, 1].min() == 0.5
-        assert band[:, 1].max() == 1
-        assert ax.get_ylabel() == "ndcg@10"
+def test_runs_of_a_learning_curve_have_a_mean_and_a_range(ax):
+    runs = np.array([[0.5, 0.75], [0.75, 1]])
+    plot_learning_curve([100, 200], runs, metric="ndcg@10", ax=ax)
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[100, 0.625], [200, 0.875]])
+    band = ax.collections[0].get_paths()[0].vertices
+    assert band[:, 1].min() == 0.5
+    assert band[:, 1].max() == 1
+    assert ax.get_ylabel() == "ndcg@10"
 
 
 @pytest.mark.parametrize(
