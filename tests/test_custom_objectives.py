@@ -1,4 +1,4 @@
-"""λ of every kind: what equation 2 of the paper counts, precision@k, and functions of one's own."""
+"""λ of every kind: precision@k, and functions of one's own."""
 
 import json
 from itertools import product
@@ -38,27 +38,6 @@ def own_square(name="my square"):
 def clicks():
     data = synthetic("tiny", n_queries=60, rng=0).normalized()
     return data, simulate_clicks(data, data.features[:, 0], n_clicks=2000, rng=0)
-
-
-# -- equation 2
-
-
-def bound_of_the_paper(scores, item):
-    """1 + Σ over all items, the item itself among them."""
-    return 1 + sum(max(0, 1 - (scores[item] - other)) for other in scores)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("log-rank", log), ("dcg", lambda x: -log(2) / log(1 + x))]
-)
-def test_the_objective_of_equation_2(name, value, rng):
-    for _ in range(50):
-        scores = 2 * rng.normal(size=rng.integers(1, 12))
-        item = int(rng.integers(len(scores)))
-        result = score_space(
-            scores, [0, len(scores)], [0, 1], [item], [1.0], objective=f"{name}-paper"
-        )
-        assert result.values == pytest.approx([value(bound_of_the_paper(scores, item))])
 
 
 # -- precision@k
