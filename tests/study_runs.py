@@ -3,8 +3,8 @@
 import pyarrow.parquet as pq
 
 from countersample.study.experiment import plan
+from countersample.study.jobs import run, state_of
 from countersample.study.results import gather, write_results
-from countersample.study.runner import run, state_of
 from countersample.study.store import Store
 
 GRID = """

@@ -39,11 +39,11 @@ POLICIES = {
     "drawn": (Shuffled(OLD, depth=99), lambda a, _b, top: twins.shuffled(a, top, 99)),
     "swapped": (
         Swapped(OLD, rate=0.3),
-        lambda a, _b, top: twins.swapped(a, top, 0.3, "adjacent", top),
+        lambda a, _b, top: twins.swapped(a, top, 0.3, "adjacent"),
     ),
     "swapped-first": (
-        Swapped(OLD, rate=0.8, pairs="first", depth=4),
-        lambda a, _b, top: twins.swapped(a, top, 0.8, "first", 4),
+        Swapped(OLD, rate=0.8, pairs="first"),
+        lambda a, _b, top: twins.swapped(a, top, 0.8, "first"),
     ),
     "team-draft": (TeamDraft({"old": OLD, "new": NEW}), twins.team_draft),
     "mixture": (

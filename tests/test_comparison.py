@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from chances import ALPHA, surprise
 from conftest import SEED
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import norm, t
 
 from countersample import ClickLog, PositionBias, RankingDataset, synthetic
@@ -13,6 +15,7 @@ from countersample.clicks import simulate_impressions
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation import compare, estimate_gain
 from countersample.evaluation.bootstrap import interval, ratio_intervals
+from countersample.evaluation.comparison import holm
 
 
 @pytest.fixture(scope="module")
@@ -193,3 +196,21 @@ def test_false_alarms_of_many_candidates_are_as_rare_as_of_one(rng):
     assert corrected <= 0.05 * N_LOGS or surprise(corrected, N_LOGS, 0.05) <= bound, corrected
     assert alone > 0.05 * N_LOGS, alone
     assert surprise(alone, N_LOGS, 0.05) > bound, alone
+
+
+# -- Holm's correction
+
+
+def test_holm_does_not_count_what_was_not_tested():
+    assert holm([0.01, np.nan, 0.04]) == pytest.approx([0.02, np.nan, 0.04], nan_ok=True)
+
+
+@given(st.lists(st.floats(0, 1), max_size=12), st.sampled_from([0.01, 0.05, 0.3]))
+def test_holm_rejects_as_the_step_down_procedure_does(values, level):
+    """Holm's own definition: from the smallest on, stop at the first p > α/(n − rejected)."""
+    rejected = set()
+    for index in sorted(range(len(values)), key=values.__getitem__):
+        if values[index] * (len(values) - len(rejected)) > level:
+            break
+        rejected.add(index)
+    assert set(np.flatnonzero(holm(values) <= level)) == rejected

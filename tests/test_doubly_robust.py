@@ -10,7 +10,7 @@ from countersample import ClickLog, PositionBias, RankingDataset, synthetic, tra
 from countersample.clicks import simulate_impressions
 from countersample.errors import DataError
 from countersample.evaluation import doubly_robust_log
-from countersample.logs import PositionCounts
+from countersample.logs import PositionCounts, join_features
 from countersample.objectives import score_space
 
 # Two queries: items 0 to 2 of the first were shown in this order, its item 3 was never shown.
@@ -137,7 +137,7 @@ def test_a_ranker_learns_from_it_and_the_same_seed_gives_the_same_log():
         table["query_id"].to_numpy(), table["item_id"].to_numpy(), table["position"].to_numpy(),
         table["click"].to_numpy(),
     )  # fmt: skip
-    log = ClickLog.from_impressions(counts, PositionBias(1.5), data, keep="shown")
+    log, _ = join_features(counts, PositionBias(1.5), data, keep="shown")
     robust, again = (doubly_robust_log(data, log, rng=3) for _ in range(2))
     assert robust.weights.tolist() == again.weights.tolist()
     assert len(robust) > len(log.weighted())

@@ -404,7 +404,8 @@ def test_an_item_that_a_page_shows_twice_counts_once():
 def test_logs_put_together_have_the_sessions_of_both():
     one = ClickLog([0], [1], [0.15], count=[3], position=[2], impressions=[3], examination=[0.5],
                    sessions=[10])  # fmt: skip
-    two = ClickLog([0], [1], [0.5], count=[1], position=[1], impressions=[10], sessions=[30])
+    two = ClickLog([0], [1], [0.5], count=[1], position=[1], impressions=[10], examination=[0.5],
+                   sessions=[30])  # fmt: skip
     scores = np.arange(DATA.n_items)[::-1] + np.where(np.arange(DATA.n_items) == 1, 99, 0)
     alone, again = (
         estimate(scores, log, DATA, metric="precision@1", rng=0).value

@@ -5,7 +5,6 @@ import pytest
 from conftest import SEED
 
 from countersample import (
-    ClickLog,
     CounterSampleRanker,
     PositionBias,
     simulate_clicks,
@@ -17,7 +16,7 @@ from countersample.errors import DataError, ParameterError
 from countersample.evaluation import doubly_robust_log
 from countersample.evaluation.doubly_robust import default_clip
 from countersample.gbdt import GBDTRanker
-from countersample.logs import PositionCounts
+from countersample.logs import PositionCounts, join_features
 from countersample.rankers import load_ranker
 from countersample.rankers.task import Robust, Tasks
 
@@ -33,9 +32,7 @@ def log(tiny):
     table = simulate_impressions(tiny, tiny.features[:, 0], 2000, bias=bias, relevant=1, top=5,
                                  rng=SEED)  # fmt: skip
     columns = (table[name].to_numpy() for name in ("query_id", "item_id", "position", "click"))
-    return ClickLog.from_impressions(
-        PositionCounts.from_columns(*columns), bias, tiny, keep="shown"
-    )
+    return join_features(PositionCounts.from_columns(*columns), bias, tiny, keep="shown")[0]
 
 
 def test_a_run_is_that_on_the_doubly_robust_log(tiny, log):

@@ -11,7 +11,7 @@ from study_results import make_result
 
 from countersample import load_ranker
 from countersample._progress import Progress
-from countersample.study import shop as demo_shop
+from countersample.study import demo as demo_module
 from countersample.study.demo import (
     DEFAULT_RANKER,
     HEADER,
@@ -64,7 +64,7 @@ def test_the_table_has_a_row_per_method():
 
 @pytest.fixture(scope="module")
 def shop():
-    return demo_shop.fit_shop(Progress.of(None))
+    return demo_module.fit_shop(Progress.of(None))
 
 
 def test_the_estimated_gain_of_the_shop_is_its_true_gain(shop):
@@ -87,7 +87,7 @@ def test_the_page_opens_with_the_verdict_and_the_true_gain(shop, tmp_path):
 
 def test_fit_repeats_the_ranker_of_the_shop(shop, tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    demo_shop.write_shop(shop, Path("shop"))
+    demo_module.write_shop(shop, Path("shop"))
     before = load_ranker("shop/ranker.json").coef_
     run(*shlex.split(shop.command(Path("shop")))[1:])
     assert_array_equal(load_ranker("shop/ranker.json").coef_, before)

@@ -2,12 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from countersample.errors import ParameterError
 from countersample.study import grids
+from countersample.study.claims import verdicts_of
 from countersample.study.experiment import KINDS, load_grid, plan
 from countersample.study.jobs import WorkList
+from countersample.study.kinds import weights_findings
 
 
 def grid_of(kind):
@@ -38,3 +41,32 @@ def test_a_grid_that_cannot_be_of_its_kind_is_refused(tmp_path, kind, message):
     path.write_text(f'title = "Mine"\nabout = ""\nkind = "{kind}"\n[vary]\nclip = [0.1]\n')
     with pytest.raises(ParameterError, match=rf"mine\.toml: .*{message}"):
         load_grid(path)
+
+
+# -- weights by γ
+
+GAMMAS = (0.5, 0.75, 1.0, 1.25, 1.5)
+
+
+def flat(ratios):
+    """Weights with M̄ = 2 and these M/M̄ by γ, under both curves."""
+    return {
+        ("tiny", offset, gamma): np.array([(2.0, 2.0 * ratio)] * 2)
+        for offset in (0, 1)
+        for gamma, ratio in zip(GAMMAS, ratios, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    ("ratios", "outcome"),
+    [
+        ((2, 3, 4, 5, 6), "confirmed"),
+        ((2, 3, 2, 5, 6), "in part"),
+        ((0.9, 0.8, 0.7, 0.6, 0.5), "not confirmed"),
+    ],
+)
+def test_weights_grow_with_the_position_bias(ratios, outcome):
+    findings = weights_findings(flat(ratios), "tiny")
+    (growth,) = verdicts_of(load_grid(grids.path_of("propensities")), "tiny", findings)
+    assert growth.outcome == outcome
+    assert f"from {ratios[0]} at γ = 0.5 to {ratios[-1]} at γ = 1.5" in growth.evidence

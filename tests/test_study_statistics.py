@@ -4,20 +4,17 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 from study_results import make_cell, make_result, make_runs
 
+from countersample.evaluation.comparison import holm
 from countersample.study.statistics import (
     contrasts,
-    holm,
     paired_test,
     paper_test,
 )
 
 FOLDS = ("Fold1", "Fold2", "Fold3")
-p_values = st.lists(st.floats(0, 1), max_size=12)
 
 
 class TestPaired:
@@ -54,21 +51,6 @@ class TestPaired:
         assert test.difference == pytest.approx(0.1)
         assert np.isnan([test.half(), test.p, test.effect]).all()
         assert test.n == 1
-
-
-class TestHolm:
-    def test_what_was_not_tested_does_not_count(self):
-        assert holm([0.01, math.nan, 0.04]) == pytest.approx([0.02, math.nan, 0.04], nan_ok=True)
-
-    @given(p_values, st.sampled_from([0.01, 0.05, 0.3]))
-    def test_it_rejects_as_the_step_down_procedure_does(self, values, level):
-        """Holm's own definition: from the smallest on, stop at the first p > α/(n − rejected)."""
-        rejected = set()
-        for index in sorted(range(len(values)), key=values.__getitem__):
-            if values[index] * (len(values) - len(rejected)) > level:
-                break
-            rejected.add(index)
-        assert set(np.flatnonzero(holm(values) <= level)) == rejected
 
 
 class TestPaperTest:

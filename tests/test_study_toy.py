@@ -9,7 +9,9 @@ from scipy import stats
 
 from countersample import ClickLog
 from countersample.plans import Examples, make_plan
-from countersample.study.grids import COMPARED
+from countersample.study.claims import verdicts_of
+from countersample.study.experiment import load_grid
+from countersample.study.grids import COMPARED, path_of
 from countersample.study.toy import (
     OPTIMUM,
     START,
@@ -17,7 +19,7 @@ from countersample.study.toy import (
     descend,
     make_toy,
     run_toy,
-    toy_verdicts,
+    toy_findings,
 )
 
 PLANS = [method.plan for method in COMPARED]
@@ -31,6 +33,10 @@ def toy(rng):
 @pytest.fixture(scope="module")
 def result():
     return run_toy(seed=SEED)
+
+
+def toy_verdicts(result):
+    return verdicts_of(load_grid(path_of("toy")), "", toy_findings(result))
 
 
 def plan_of(toy, name):

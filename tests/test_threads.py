@@ -1,4 +1,4 @@
-"""Every command on 1, 2, 3 and 8 threads: the same bytes. (For studies: test_study_runner.)"""
+"""Every command on 1, 2, 3 and 8 threads: the same bytes. (For studies: test_study_jobs.)"""
 
 import hashlib
 import importlib.util

@@ -11,7 +11,7 @@ import pytest
 from countersample import ClickLog, RankingDataset
 from countersample._frames import BACKENDS, make_frame
 from countersample.clicks import diagnose
-from countersample.errors import ParameterError
+from countersample.errors import DataError, ParameterError
 from countersample.logs import PositionCounts, read_impressions
 from countersample.propensity import CrossCheck, Propensities
 
@@ -115,11 +115,11 @@ def test_a_notebook_shows_the_first_rows():
 
 
 def test_concat_keeps_rows_and_weights():
-    other = ClickLog(query=[1], item=[2], propensity=[0.125], count=[3], position=[4])
+    other = ClickLog(query=[1], item=[2], propensity=[0.125], position=[4])
     both = ClickLog.concat([LOG, other])
     assert both.query.tolist() == [0, 0, 1, 1]
     assert both.position.tolist() == [2, 1, 3, 4]
-    assert both.count.tolist() == [1, 1, 1, 3]  # a row without a count is one click
-    assert both.n_clicks == LOG.n_clicks + 3
-    assert both.weights.tolist() == [*LOG.weights, 24]
-    assert ClickLog.concat([LOG]).count is None
+    assert both.n_clicks == LOG.n_clicks + 1
+    assert both.weights.tolist() == [*LOG.weights, 8]
+    with pytest.raises(DataError, match=r"click log 1 .* has the columns query, item, propensity"):
+        ClickLog.concat([LOG, other.replace(count=[3])])

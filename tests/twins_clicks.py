@@ -75,8 +75,8 @@ def shuffled(items, top, depth):
     return chances
 
 
-def swapped(items, top, rate, pairs, depth):
-    last = min(depth, len(items))
+def swapped(items, top, rate, pairs):
+    last = min(top, len(items))
     couples = {"adjacent": pairwise(range(last)), "first": ((0, k) for k in range(1, last))}
     couples = list(couples[pairs])
     chances = {tuple(items[:top]): 1 - rate if couples else 1.0}

@@ -7,10 +7,9 @@ log. It is saved as Parquet.
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -19,7 +18,7 @@ from countersample._arrays import as_codes, as_indices, as_numbers, check_rows
 from countersample._files import atomic_path
 from countersample._frames import Tabular
 from countersample._json import check_schema, parse_json
-from countersample._params import choice, number, whole_number
+from countersample._params import choice, number
 from countersample._version import __version__
 from countersample.data import RankingDataset
 from countersample.data.dataset import take_rows
@@ -27,7 +26,7 @@ from countersample.data.sources import reading
 from countersample.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from os import PathLike
 
     import pyarrow as pa
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from countersample._arrays import Floats
 
     Column = NDArray[Any]  # of any numbers; stored as int32, int64 (session) or float64
-    from countersample.logs import Impressions, PositionCounts
-    from countersample.logs.joins import Examinable
 
 SCHEMA_VERSION = 1
 _METADATA = b"countersample"
@@ -191,50 +188,13 @@ class ClickLog(Tabular):
         )
 
     @classmethod
-    def from_impressions(
-        cls,
-        impressions: Impressions | PositionCounts,
-        propensities: Examinable,
-        dataset: RankingDataset,
-        item_ids: ArrayLike | None = None,
-        *,
-        exposure: str = "policy-aware",
-        missing: Literal["error", "skip"] = "error",
-        keep: Literal["clicked", "shown"] = "clicked",
-    ) -> ClickLog:
-        """Return the log of impressions and clicks, joined to the features of the items.
-
-        `impressions` is the result of `countersample.logs.read_impressions`, or its counts. The
-        other parameters are explained by `countersample.logs.join_features`, which also returns a
-        report. Rows that ``missing="skip"`` leaves out raise a warning.
-
-        Examples
-        --------
-        >>> from countersample import ClickLog, RankingDataset
-        >>> from countersample.logs import PositionCounts
-        >>> data = RankingDataset.from_arrays(X=[[0.1], [0.9]], y=[0, 0], qid=["a", "a"])
-        >>> counts = PositionCounts.from_columns(["a", "a"], ["x", "y"], [1, 2], [1, 1])
-        >>> ClickLog.from_impressions(counts, [1.0, 0.25], data, item_ids=["x", "y"]).weights
-        array([1., 4.])
-        """
-        from countersample.logs import join_features  # noqa: PLC0415 (imports this)
-
-        counts: Any = impressions.counts() if hasattr(impressions, "counts") else impressions
-        log, report = join_features(
-            counts, propensities, dataset, item_ids, exposure=exposure, missing=missing, keep=keep
-        )
-        if report.n_skipped:
-            warnings.warn(report.sentence(), stacklevel=2)
-        return log
-
-    @classmethod
     def concat(cls, logs: Iterable[ClickLog]) -> ClickLog:
         """Return the log of all rows of several logs of one dataset, in their order.
 
         Sessions of different logs stay separate, even with equal ids, and each row keeps its
         propensity. The fingerprint is kept if all logs have it, and the number of sessions is the
-        sum if all logs have one. Logs of different datasets raise `DataError`, and so do logs of
-        which only some have a column ``session``, ``position`` or ``impressions``.
+        sum if all logs have one. Logs of different datasets, or with different columns, raise
+        `DataError`.
 
         Examples
         --------
@@ -301,10 +261,6 @@ class ClickLog(Tabular):
         """
         alpha = number("temper", exponent, least=0, most=1)
         return self.replace(propensity=self.propensity**alpha)
-
-    def head(self, n: int) -> ClickLog:
-        """Return the log of the first n rows."""
-        return self.take(slice(whole_number("n", n, least=1)))
 
     def take(self, rows: NDArray[Any] | slice) -> ClickLog:
         """Return the log of these rows (indices, a mask or a slice).
@@ -508,15 +464,6 @@ def _merge_pairs(log: ClickLog) -> dict[str, Any]:
     }
 
 
-# The values of a column that a log lacks and others have.
-_DEFAULTS: dict[str, Callable[[ClickLog], Floats]] = {
-    "count": lambda log: np.ones(len(log)),
-    "by_chance": lambda log: np.zeros(len(log)),
-    "events": lambda log: log.clicks,
-    "examination": lambda log: log.propensity,
-}
-
-
 def _concatenate(logs: list[ClickLog]) -> dict[str, Any]:
     """Return the columns and the facts of all rows of several logs; see `ClickLog.concat`."""
     if not logs:
@@ -528,36 +475,29 @@ def _concatenate(logs: list[ClickLog]) -> dict[str, Any]:
             f"the click logs are of different datasets (fingerprints {', '.join(distinct)}), "
             "expected one"
         )
-    columns = {name: _gather(logs, name) for name in _COLUMNS if name != "sessions"}
-    if all(log.session is not None for log in logs):  # sessions of different logs stay separate
+    frames = [log.columns_of_frame() for log in logs]
+    for index, frame in enumerate(frames):
+        if frame.keys() != frames[0].keys():
+            raise DataError(
+                f"click log {index} (counted from 0) has the columns {', '.join(frame)}, expected "
+                f"those of the first: {', '.join(frames[0])}"
+            )
+    columns: dict[str, list[NDArray[Any]]] = {
+        name: [np.asarray(frame[name]) for frame in frames] for name in frames[0]
+    }
+    if "session" in columns:  # sessions of different logs stay separate
         start = 0
         for index, session in enumerate(columns["session"]):
             codes = np.unique(session, return_inverse=True)[1] + start
             columns["session"][index], start = codes, int(codes.max()) + 1
-    if all(log.sessions is not None for log in logs):
+    if "sessions" in columns:
         columns["sessions"] = _add_sessions(logs)
     n_sessions = [log.n_sessions for log in logs]
     facts = {
         "n_sessions": None if None in n_sessions else sum(n_sessions),  # type: ignore[arg-type]
         "fingerprint": None if None in fingerprints else fingerprints[0],
     }
-    return facts | {name: np.concatenate(parts) for name, parts in columns.items() if parts}
-
-
-def _gather(logs: list[ClickLog], name: str) -> list[NDArray[Any]]:
-    """Return a column of all logs, with its default if a log has none; empty if none has it."""
-    columns = [getattr(log, name) for log in logs]
-    absent = [index for index, column in enumerate(columns) if column is None]
-    if len(absent) == len(logs):
-        return []
-    if absent and name not in _DEFAULTS:
-        raise DataError(
-            f"click log {absent[0]} of {len(logs)} (counted from 0) has no column {name!r} and "
-            "others have it, expected it in all or in none"
-        )
-    for index in absent:
-        columns[index] = _DEFAULTS[name](logs[index])
-    return columns
+    return facts | {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
 def _add_sessions(logs: list[ClickLog]) -> list[NDArray[Any]]:

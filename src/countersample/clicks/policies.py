@@ -161,11 +161,10 @@ class Shuffled(OneRanker):
 
 @dataclass(frozen=True, eq=False)
 class Swapped(OneRanker):
-    """With probability ``rate`` a session swaps two items of the first n = ``depth``.
+    """With probability ``rate`` a session swaps two of the n items that it shows.
 
     Each of n − 1 pairs with the same probability: positions k and k + 1 (pairs ``"adjacent"``), or
-    1 and k (``"first"``), as in the interventions of Joachims et al. (WSDM 2017). By default, the
-    depth is the number of items shown.
+    1 and k (``"first"``), as in the interventions of Joachims et al. (WSDM 2017).
 
     Examples
     --------
@@ -181,35 +180,26 @@ class Swapped(OneRanker):
 
     rate: float = 0.5
     pairs: Literal["adjacent", "first"] = "adjacent"
-    depth: int | None = None
 
     def __post_init__(self) -> None:
         number("rate", self.rate, least=0, most=1)
         choice("pairs", self.pairs, ("adjacent", "first"))
-        if self.depth is not None:
-            whole_number("depth", self.depth, least=2, or_else="None")
 
     def draw(self, rng: np.random.Generator, rankings: Rankings, top: int) -> SessionLists:
         """Draw whether each session has a swap, and which."""
-        n_pairs = self._pairs(rankings[0], top)
+        n_pairs = _count_pairs(rankings[0], top)
         has_swap = (rng.random(len(n_pairs)) < self.rate) & (n_pairs > 0)
         lower = 1 + (rng.random(len(n_pairs)) * n_pairs).astype(np.int64)
         return SessionLists(self._swap(rankings[0], np.where(has_swap, lower, 0))[:, :top], None)
 
     def orders(self, rankings: Rankings, top: int, *, joint: bool) -> Iterator[tuple[Floats, Ints]]:  # noqa: ARG002
         """Enumerate no swap and each swap."""
-        n_pairs = self._pairs(rankings[0], top)
+        n_pairs = _count_pairs(rankings[0], top)
         yield np.where(n_pairs > 0, 1.0 - self.rate, 1.0), rankings[0][:, :top]
         for lower in range(1, int(n_pairs.max(initial=0)) + 1):
             has_swap = lower <= n_pairs
             shown = self._swap(rankings[0], np.where(has_swap, lower, 0))[:, :top]
             yield np.where(has_swap, self.rate / np.maximum(n_pairs, 1), 0.0), shown
-
-    def _pairs(self, ranking: Ints, top: int) -> Ints:
-        """Return the number of pairs of each list that may be swapped."""
-        depth = top if self.depth is None else self.depth
-        n_pairs: Ints = np.clip((ranking >= 0).sum(axis=1), 1, depth) - 1
-        return n_pairs
 
     def _swap(self, ranking: Ints, lower: Ints) -> Ints:
         """Swap column ``lower`` of each list with the one above, or the first; 0: no swap."""
@@ -217,6 +207,12 @@ class Swapped(OneRanker):
         upper = np.zeros_like(lower) if self.pairs == "first" else np.maximum(lower - 1, 0)
         shown[lists, lower], shown[lists, upper] = ranking[lists, upper], ranking[lists, lower]
         return shown
+
+
+def _count_pairs(ranking: Ints, top: int) -> Ints:
+    """Return the number of pairs of each list that may be swapped."""
+    n_pairs: Ints = np.clip((ranking >= 0).sum(axis=1), 1, top) - 1
+    return n_pairs
 
 
 @dataclass(frozen=True, eq=False)

@@ -178,14 +178,8 @@ def simulate_impressions(
     contexts = settings.get("contexts") or ()
     for first in range(0, n_sessions, world.block):
         sessions = world.draw(rng, min(world.block, n_sessions - first))
-        columns = _columns(
-            dataset,
-            first + sessions.session,
-            sessions.query,
-            sessions.row,
-            sessions.position,
-            sessions.click,
-        )
+        session, query, row, position, *_, click = sessions
+        columns = _columns(dataset, first + session, query, row, position, click)
         if sessions.policy is not None and len(world.policy.names) > 1:
             columns["policy"] = pa.array(world.policy.names).take(pa.array(sessions.policy))
         if len(contexts) > 1:
@@ -446,13 +440,9 @@ def _draw_plain_impressions(world: World, n_sessions: int, rng: np.random.Genera
 
 
 def _columns(
-    dataset: RankingDataset,
-    session: Ints,
-    query: Ints,
-    row: Ints,
-    position: Ints,
+    dataset: RankingDataset, session: Ints, query: Ints, row: Ints, position: Ints,
     click: NDArray[Any],
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return the columns of all impressions."""
     import pyarrow as pa  # noqa: PLC0415 (heavy, only where used)
 

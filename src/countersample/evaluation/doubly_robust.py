@@ -65,7 +65,7 @@ def exposure(log: ClickLog, dataset: RankingDataset) -> tuple[Floats, Floats]:
         raise DataError(
             "the log has no impressions, expected a row with impressions for every item that was "
             "shown, clicked or not: doubly robust estimates and training need them "
-            "(ClickLog.from_impressions with keep='shown' keeps them)"
+            "(join_features with keep='shown' keeps them)"
         )
     rows = dataset.offsets[log.query] + log.item
     seen = add_up(rows, log.impressions * examination_probabilities(log), dataset.n_items)

@@ -28,6 +28,7 @@ from countersample._params import number
 from countersample.defaults import CONFIDENCE
 from countersample.errors import DataError, ParameterError
 from countersample.evaluation.bootstrap import add_up
+from countersample.evaluation.comparison import holm
 from countersample.fitting.summaries import render_summary
 from countersample.logs import aggregation, read_features, read_impressions
 from countersample.logs.aggregated import is_aggregated
@@ -198,16 +199,17 @@ def compare_rates(
     old_psi, new_psi = before.influence, after.influence
     quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, df))
     if measure == "ratio":
-        bounds = [(1 + margin, 1), (1 / (1 + margin), -1)]
-        tails = [
-            _tail(sign * (new - c * old), _error(new_psi - c * old_psi), df) for c, sign in bounds
-        ]
+        ends = [(1, 1 + margin, 0.0), (-1, 1 / (1 + margin), 0.0)]
         spread = _error(new_psi / new - old_psi / old) if new else float("nan")
         low, high = ((1 + change) * np.exp(sign * quantile * spread) - 1 for sign in (-1, 1))
     else:
+        ends = [(1, 1.0, margin), (-1, 1.0, -margin)]
         spread = _error(new_psi - old_psi)
-        tails = [_tail(sign * change - margin, spread, df) for sign in (-1, 1)]
         low, high = change - quantile * spread, change + quantile * spread
+    # R' beyond c·R + d, at the upper and at the lower end of the margin
+    tails = [
+        _tail(sign * (new - c * old - d), _error(new_psi - c * old_psi), df) for sign, c, d in ends
+    ]
     return replace(result, low=float(low), high=float(high), p_value=min(1.0, 2 * min(tails)))
 
 
@@ -237,22 +239,6 @@ def _tail(excess: float, error: float, df: float) -> float:
     if not error:
         return 0.0 if excess > 0 else 1.0
     return float(stats.t.sf(excess / error, df))
-
-
-def holm(p_values: Sequence[float]) -> Floats:
-    """Return p-values corrected by Holm's method: P(any false alarm) ≤ level, whatever they share.
-
-    The i-th smallest becomes the maximum over j ≤ i of (n − j + 1)·p_j.
-
-    >>> holm([0.01, 0.04, 0.03]).round(2).tolist()
-    [0.03, 0.06, 0.06]
-    """
-    p = np.asarray(p_values, np.float64)
-    order = np.argsort(p, kind="stable")
-    scaled = np.maximum.accumulate((len(p) - np.arange(len(p))) * p[order])
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.minimum(scaled, 1.0)
-    return adjusted
 
 
 # -- the comparison of two logs -------------------------------------------------------------------
@@ -392,11 +378,11 @@ def find_drift(
         notes.append(f"Clicks are grouped by {units[0]} before and by {units[1]} after.")
     small = [log.source for log in logs if len(np.unique(log.unit)) < MIN_UNITS]
     notes += [f"{source} is too small to test anything." for source in small]
-    adjusted = iter(holm([each.p_value for each in changes if each.p_value is not None]))
-    for k, change in enumerate(changes):
-        if change.p_value is not None:
-            p = float(next(adjusted))
-            changes[k] = replace(change, adjusted=p, is_drift=p < level)
+    p_values = [np.nan if each.p_value is None else each.p_value for each in changes]
+    changes = [
+        change if np.isnan(p) else replace(change, adjusted=p, is_drift=p < level)
+        for change, p in zip(changes, holm(p_values).tolist(), strict=True)
+    ]
     sides = [
         {"source": log.source, "impressions": each.n_impressions, "clicks": each.n_clicks,
          "queries": len(each.query_ids), "clustered_by": log.unit_name}

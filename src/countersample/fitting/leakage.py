@@ -166,34 +166,33 @@ def find_leaks(
         tests = {"training": both[:1], "evaluation": both[1:]}
         if is_complete:
             tests["log"] = both
-    names = dataset.feature_names
+    findings: list[tuple[Evidence, int, Period, float, float]] = [
+        ("chance", feature, period, size, log_bound)
+        for period, rows in tests.items()
+        for feature, size, log_bound in predict_chance(Rows.concat(rows), dataset, items, rng)
+    ]
+    if evaluation is not None and is_complete:
+        findings += [("days", *finding) for finding in _test_days(both, dataset, rng)]
+    names = _names_of(dataset)
     leaks: dict[int, Leak] = {}
-
-    def add(
-        feature: int, period: Period, evidence: Evidence, size: float, log_bound: float
-    ) -> None:
+    for evidence, feature, period, size, log_bound in findings:
         n_predictions = len(tests) * N_PREDICTIONS if evidence == "chance" else 4
         n_tests = dataset.n_features * n_predictions
         bound = 2 * n_tests * float(np.exp(log_bound))  # half of the false alarms per evidence
         other = leaks.get(feature)
         if bound < LEAK_THRESHOLD and (other is None or bound < other.false_alarm):
-            name = f"feature {feature + 1}" if names is None else names[feature]
-            leaks[feature] = Leak(feature, name, period, evidence, size, bound)
-
-    for period, rows in tests.items():
-        for feature, size, log_bound in predict_chance(Rows.concat(rows), dataset, items, rng):
-            add(feature, period, "chance", size, log_bound)
-    if evaluation is not None and is_complete:
-        for feature, period, size, log_bound in _test_days(both, dataset, rng):
-            add(feature, period, "days", size, log_bound)
+            leaks[feature] = Leak(feature, names[feature], period, evidence, size, bound)
     return tuple(sorted(leaks.values(), key=lambda leak: leak.false_alarm))
+
+
+def _names_of(dataset: RankingDataset) -> Sequence[str]:
+    return dataset.feature_names or [f"feature {k + 1}" for k in range(dataset.n_features)]
 
 
 def check_accepted(names: Sequence[str], dataset: RankingDataset) -> tuple[str, ...]:
     """Return the names of the accepted features; raise an error for a name that is no feature."""
-    features = dataset.feature_names or [f"feature {k + 1}" for k in range(dataset.n_features)]
     for name in names:
-        if name not in features:
+        if name not in _names_of(dataset):
             raise ParameterError(f"accept_features has {name!r}, expected names of features")
     return tuple(names)
 
@@ -557,16 +556,13 @@ def _test_days(
 
 def _match_periods(both: list[Rows]) -> tuple[Ints, Floats, Floats]:
     """Return the pairs and positions in both periods, their impressions and clicks, (2, n)."""
-    periods = []
-    for rows in both:
-        place, member = np.unique(rows.row * _MAX_POSITIONS + rows.position, return_inverse=True)
-        periods.append((place, *(add_up(member, column, len(place))
-                                 for column in (rows.shown, rows.clicks))))  # fmt: skip
-    places, *common = np.intersect1d(
-        periods[0][0], periods[1][0], assume_unique=True, return_indices=True
-    )
+    keys = [rows.row * _MAX_POSITIONS + rows.position for rows in both]
+    places, member = np.unique(np.concatenate(keys), return_inverse=True)
+    members = np.split(member, [len(keys[0])])
     shown, clicks = (
-        np.stack([period[k][at] for period, at in zip(periods, common, strict=True)])
-        for k in (1, 2)
-    )
-    return places, shown, clicks
+        np.stack([add_up(member, getattr(rows, name), len(places))
+                  for member, rows in zip(members, both, strict=True)])
+        for name in ("shown", "clicks")
+    )  # fmt: skip
+    in_both = shown.all(axis=0)
+    return places[in_both], shown[:, in_both], clicks[:, in_both]

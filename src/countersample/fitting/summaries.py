@@ -1,4 +1,7 @@
-"""Render results as text for a terminal, from ``templates/*.txt``, and group their warnings."""
+"""Render results as text for a terminal, from ``templates/*.txt``, and group their warnings.
+
+The study renders its texts here, too, from templates of its own.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,12 @@ _NUMBERS = re.compile(f"{_NUMBER}(?:(?:â€“|, | and ){_NUMBER})*")  # such as "1â
 
 
 @cache
-def _environment() -> Environment:
-    """Return the templates, which may call the blocks of `countersample._text`."""
+def _environment(package: str) -> Environment:
+    """Return the templates of a package, which may call the blocks of `countersample._text`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 (heavy)
 
     environment = Environment(  # noqa: S701 (plain text, not HTML)
-        loader=PackageLoader("countersample.fitting"), extensions=["jinja2.ext.do"],
+        loader=PackageLoader(package), extensions=["jinja2.ext.do"],
         trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined,
     )  # fmt: skip
     environment.globals |= {"pairs": partial(_text.pairs, indent=0), "table": _text.table}
@@ -45,9 +48,13 @@ def _environment() -> Environment:
     return environment
 
 
-def render_summary(template: str, **values: Any) -> str:  # noqa: ANN401 (of any result)
+def render_summary(
+    template: str,
+    package: str = str(__package__),
+    **values: Any,  # noqa: ANN401 (of any result)
+) -> str:
     """Return the text of a template with these values; warnings are paragraphs at its end."""
-    text = _environment().get_template(template).render(values).strip("\n")
+    text = _environment(package).get_template(template).render(values).strip("\n")
     warnings = _text.warning_paragraphs(values.get("warnings", ()))
     return "\n".join([text, "", *warnings] if warnings else [text])
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from countersample.clicks import ClickLog
 from countersample.errors import DataError
 from countersample.plans import Examples, make_plan
-from countersample.study.claims import State, Verdict, states_of
+from countersample.study.claims import Findings, State, states_of, verdicts_of
 from countersample.study.grids import COMPARED
 from countersample.study.jobs import Job, WorkList
 from countersample.study.statistics import INTERVAL, paired_test
@@ -29,11 +28,13 @@ if TYPE_CHECKING:
 
     from countersample._arrays import Floats
     from countersample._progress import Progress
+    from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
     from countersample.study.report import Done, Section
-    from countersample.study.runner import Workbench
     from countersample.study.sources import Study
+    from countersample.study.store import Store
 
+TESTS = ("bounded", "lower-bound", "nearer")  # of its claims
 STEPS = (100, 1_000, 10_000, 100_000)
 N_QUERIES = 40  # of the part of a log that is solved
 N_FEATURES = 10
@@ -56,7 +57,11 @@ def write_up(study: Study, done: Done) -> Section:
     for source in study.sources:
         (values,) = done.read(study.name, source.name)
         results[source.name] = Bounds(**values)
-    verdicts = [each for item in results.items() for each in bounds_verdicts(*item)]
+    verdicts = [
+        verdict
+        for name, result in results.items()
+        for verdict in verdicts_of(study.grid, name, bounds_findings(result))
+    ]
     return done.section(study, [bounds_table(results)], verdicts=tuple(verdicts))
 
 
@@ -149,12 +154,9 @@ def small_problem(
     variance = ((features - np.repeat(means, part.query_sizes, axis=0)) ** 2).sum(axis=0)
     columns = np.sort(np.argsort(-variance, kind="stable")[:n_features])
     part = part.with_features(np.ascontiguousarray(part.features[:, columns]))
-    rows = np.isin(log.query, queries)
-    count = None if log.count is None else log.count[rows]
-    return part, ClickLog(
-        np.searchsorted(queries, log.query[rows]), log.item[rows], log.propensity[rows], count,
-        fingerprint=part.fingerprint,
-    )  # fmt: skip
+    clicks = log.of_queries(queries)
+    query = np.searchsorted(queries, clicks.query)
+    return part, clicks.replace(query=query, fingerprint=part.fingerprint)
 
 
 def measure_bounds(
@@ -196,12 +198,12 @@ def measure_bounds(
     )  # fmt: skip
 
 
-def measure(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
+def measure(store: Store, job: Job, _: Progress) -> dict[str, Any]:
     """Measure the bounds on a click log: a job of a study."""
     (log,) = job.needs
     steps, seeds = job.config["steps"], range(job.config["seeds"])
-    train_set, _vali, _test = bench.data_of(log)
-    return asdict(measure_bounds(train_set, bench.clicks(log), steps=steps, seeds=seeds))
+    train_set, _vali, _test = store.data_of(log)
+    return asdict(measure_bounds(train_set, store.clicks(log), steps=steps, seeds=seeds))
 
 
 # -- table and verdicts --------------------------------------------------------------------------
@@ -235,8 +237,11 @@ def bounds_table(results: Mapping[str, Bounds]) -> Table:
     return Table("bounds", title, "Steps T", columns, tuple(groups), tuple(notes))
 
 
-def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
-    """Compare the theorems with the measurements on a dataset; each step count is a setting."""
+def bounds_findings(result: Bounds) -> Findings:
+    """Compare the theorems with the measurements, by the names of `TESTS`.
+
+    Each step count is a setting.
+    """
     excess = {name: np.array(runs) for name, runs in result.excess.items()}
     bound = {name: np.array(numbers) for name, numbers in result.bound.items()}
 
@@ -257,30 +262,16 @@ def bounds_verdicts(dataset: str, result: Bounds) -> list[Verdict]:
     largest, mean = (result.max_multiplier[name] for name in (_IPS, _SAMPLED))
     ratio = largest / mean
     ours, other = (float(excess[name][-1].mean()) for name in (_SAMPLED, _IPS))
-    where = ("bounds", dataset)
-    return [
-        Verdict.of(
-            where,
-            "The measured suboptimality of both methods is below the bound, whatever the number of "
-            "steps.",
-            "paper",
-            below,
-            f"{times}.",
-        ),
-        Verdict.of(
-            where,
-            f"The bound of {_SAMPLED} is lower, by M/M̄.",
-            "paper",
-            [State.HOLDS if ratio > 1 else State.ABSENT],
-            f"M/M̄ = {show_number(largest)}/{show_number(mean)} = {show_number(ratio)}, so by the "
-            f"theorems it needs {show_number(ratio**2)} times fewer steps.",
-        ),
-        Verdict.of(
-            where,
-            f"At the theorems' step sizes, {_SAMPLED} is nearer to the optimum than {_IPS}.",
-            "beyond",
-            compare(excess[_SAMPLED], excess[_IPS]),
-            f"After {column_title(result.steps[-1])} steps {show_number(ours)} against "
-            f"{show_number(other)}, {show_number(other / ours)} times nearer.",
-        ),
-    ]
+    lower = (
+        f"M/M̄ = {show_number(largest)}/{show_number(mean)} = {show_number(ratio)}, so by the "
+        f"theorems it needs {show_number(ratio**2)} times fewer steps."
+    )
+    nearer = (
+        f"After {column_title(result.steps[-1])} steps {show_number(ours)} against "
+        f"{show_number(other)}, {show_number(other / ours)} times nearer."
+    )
+    return {
+        "bounded": (below, f"{times}."),
+        "lower-bound": ([State.HOLDS if ratio > 1 else State.ABSENT], lower),
+        "nearer": (compare(excess[_SAMPLED], excess[_IPS]), nearer),
+    }

@@ -25,16 +25,18 @@ opposite if |d| > m is. Each kind of finding is corrected over the settings (Hol
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from itertools import combinations
 from math import isnan
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from countersample.defaults import CONFIDENCE
+from countersample.evaluation.comparison import holm
 from countersample.study.grids import PAPER_DATASETS, TESTS, Claim, ClaimTest, Direction, Value
 from countersample.study.settings import PAPER, metric_title
 from countersample.study.statistics import (
@@ -42,19 +44,18 @@ from countersample.study.statistics import (
     SIGNIFICANT,
     PairedTest,
     common_runs,
-    holm,
     independent,
     paired_test,
 )
 from countersample.study.tables import column_title, show_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
+    from countersample.study.grids import Grid
     from countersample.study.results import Cell, StudyResult
 
 Outcome = Literal["confirmed", "in part", "not confirmed", "open"]
-Source = Literal["paper", "beyond"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _PLACES = {"others": "other settings", "pairs": "pairs of settings", "cases": "cases"}
 
@@ -148,21 +149,30 @@ class Verdict:
     study: str
     dataset: str  # empty if the claim is about all datasets, or needs none
     claim: str  # in words
-    source: Source  # the paper's claim, or a question beyond it
+    source: str  # one of `grids.SOURCES`: the paper's claim, or a question beyond it
     outcome: Outcome
     evidence: str  # the numbers, in a sentence
 
-    @classmethod
-    def of(
-        cls, where: tuple[str, str], claim: str, source: Source, states: Iterable[int],
-        evidence: str,
-    ) -> Verdict:  # fmt: skip
-        """Return the verdict on a claim in a study on a dataset from its states (see `State`).
 
-        >>> Verdict.of(("toy", ""), "It is.", "paper", [1, 0], "Half of it is.").outcome
-        'in part'
-        """
-        return cls(*where, claim, source, outcome_of(states), evidence)
+#: The states of a claim and its evidence, by the name of its test.
+Findings = Mapping[str, tuple[Iterable[int], str]]
+
+
+def verdicts_of(grid: Grid, dataset: str, findings: Findings) -> list[Verdict]:
+    """Return the verdict on each claim of a grid on a dataset, from the findings of its kind.
+
+    >>> from countersample.study.experiment import load_grid
+    >>> from countersample.study.grids import path_of
+    >>> findings = dict.fromkeys(["bounded", "lower-bound", "nearer"], ([1, 0], "Half of it is."))
+    >>> verdicts_of(load_grid(path_of("bounds")), "tiny", findings)[0].outcome
+    'in part'
+    """
+    verdicts = []
+    for claim in grid.claims:
+        states, evidence = findings[claim.test]
+        outcome = outcome_of(states)
+        verdicts.append(Verdict(grid.name, dataset, claim.text, claim.source, outcome, evidence))
+    return verdicts
 
 
 def evaluate_claims(result: StudyResult) -> list[Verdict]:
@@ -186,7 +196,7 @@ def evaluate_claims(result: StudyResult) -> list[Verdict]:
             verdicts.append(
                 Verdict(
                     grid.name, "" if is_majority else group[0], claim.text,
-                    cast("Source", claim.source), outcome_of(states, majority=is_majority),
+                    claim.source, outcome_of(states, majority=is_majority),
                     evidence.replace(metric_title(PAPER.metric), result.metric),
                 )
             )  # fmt: skip

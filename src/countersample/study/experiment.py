@@ -17,7 +17,7 @@ from countersample._environment import MissingExtraError
 from countersample._json import check_schema
 from countersample._params import choice
 from countersample.errors import DataError, ParameterError
-from countersample.study import bounds, grids, kinds, toy, weights
+from countersample.study import bounds, grids, kinds, toy
 from countersample.study.grids import Grid, ScaleName  # noqa: TC001 (msgspec reads them)
 from countersample.study.jobs import WorkList
 from countersample.study.settings import PAPER
@@ -36,15 +36,18 @@ class Kind(NamedTuple):
     plan: Callable[[Study, WorkList], None]
     write_up: Callable[[Study, Done], Section]
     takes_data: bool = True  # whether it has datasets
+    tests: tuple[str, ...] = ()  # of its claims; those of regret are `grids.TESTS`
 
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         "regret": Kind(kinds.plan_regret, kinds.write_regret),
         "datasets": Kind(kinds.plan_datasets, kinds.write_datasets),
-        "propensities": Kind(weights.plan, weights.write_up),
-        "toy": Kind(lambda *_: None, toy.write_up, takes_data=False),
-        "bounds": Kind(bounds.plan, bounds.write_up),
+        "propensities": Kind(
+            kinds.plan_propensities, kinds.write_propensities, tests=kinds.TESTS_OF_WEIGHTS
+        ),
+        "toy": Kind(lambda *_: None, toy.write_up, takes_data=False, tests=toy.TESTS),
+        "bounds": Kind(bounds.plan, bounds.write_up, tests=bounds.TESTS),
     }
 )
 
@@ -151,6 +154,12 @@ def _check_kind(grid: Grid) -> Grid:
         raise ParameterError("a study of regret needs methods and a setting in [vary]")
     if grid.kind == "propensities" and grid.axis != "gamma":
         raise ParameterError("a study of propensities needs values of gamma in [vary]")
+    for claim in grid.claims:
+        if grid.kind == "regret":
+            claim.check([method.name for method in grid.methods], grid.values)
+        else:
+            choice("test", claim.test, KINDS[grid.kind].tests)
+            choice("source", claim.source, grids.SOURCES)
     return grid
 
 

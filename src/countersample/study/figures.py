@@ -7,27 +7,23 @@ with an nDCG of 0 from there on; their panel has a note, and thin lines instead 
 from __future__ import annotations
 
 import re
-from itertools import product
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from countersample.pages import charts
 from countersample.pages.charts import figure_style, new_panels, save_figure, set_log, style_of
-from countersample.study.grids import COMPARED, Grid, Method, Value
+from countersample.study.grids import COMPARED, Grid, Value
 from countersample.study.statistics import band, lead
-from countersample.study.tables import column_title
+from countersample.study.tables import DEFAULT_RANKER, column_title
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from countersample._arrays import Floats
-    from countersample.study.results import Cell, StudyResult
+    from countersample.study.results import StudyResult
 
 
 def panel_title(grid: Grid, value: Value) -> str:
@@ -39,51 +35,24 @@ def panel_title(grid: Grid, value: Value) -> str:
     return before + column_title(value)
 
 
-class Mark(NamedTuple):
-    """A ranker beside the curves: its name, the clicks it drew, nDCG@10 and its interval."""
-
-    name: str
-    drawn: int
-    mean: float
-    low: float
-    high: float
-
-
 @figure_style()
-def draw_panels(
-    result: StudyResult, stem: Path, *, log_x: bool = False, mark: Mark | None = None
-) -> Figure:
-    """Draw nDCG@10 against clicks drawn: one row per dataset, one column per value of the axis.
-
-    A mark, in a study with one panel, is a diamond; at the right end if it drew more clicks.
-    """
+def draw_panels(result: StudyResult, stem: Path, *, log_x: bool = False) -> Figure:
+    """Draw nDCG@10 against clicks drawn: one row per dataset, one column per value of the axis."""
     figure, panels = _new_grid(result, height=1.9 if len(result.grid.values) > 2 else 2.5)
+    rows: list[tuple[Any, ...]] = []
     for row, dataset in zip(panels, result.datasets, strict=True):
         for axes, value in zip(row, result.grid.values, strict=True):
-            _draw_curves(axes, result, dataset, value)
+            rows += _draw_curves(axes, result, dataset, value)
         row[0].set_ylabel(f"{fill(dataset, 26)}\n{result.metric}")
         row[0].set_ylim(_limit_ndcg(result, dataset))
     for axes, value in zip(panels[-1], result.grid.values, strict=True):
-        points = [cell.drawn for _, at, _, cell in _iterate_cells(result) if at == value]
-        axes.set_xlim(min(each[0] for each in points) if log_x else 0,
-                      max(each[-1] for each in points))  # fmt: skip
+        drawn = [each[3] for each in rows if each[1] == value]
+        axes.set_xlim(min(drawn) if log_x else 0, max(drawn))
         if log_x:
             set_log(axes, "x")
         else:
             axes.locator_params(axis="x", nbins=5)
             axes.xaxis.set_major_formatter(charts.short_number)
-    rows = [
-        (dataset, value, method.name, *point)
-        for dataset, value, method, cell in _iterate_cells(result)
-        for point in zip(cell.drawn, *band(cell.ndcg, cell.runs), strict=True)
-    ]
-    if mark is not None:
-        axes = panels[0, 0]
-        axes.errorbar(min(mark.drawn, axes.get_xlim()[1]), mark.mean,
-                      [[mark.mean - mark.low], [mark.high - mark.mean]], color="black", ls="none",
-                      marker="D", ms=5, mfc="white", mew=1.2, capsize=2, elinewidth=0.9,
-                      zorder=5, label=mark.name)  # fmt: skip
-        rows.append((result.datasets[0], result.grid.values[0], *mark))
     charts.add_legend(figure, panels[0, 0])
     save_figure(figure, stem, ("dataset", "value", "method", "drawn", "mean", "low", "high"), rows)
     return figure
@@ -132,8 +101,11 @@ def _new_grid(result: StudyResult, *, height: float) -> tuple[Figure, Any]:
     return figure, panels
 
 
-def _draw_curves(axes: Axes, result: StudyResult, dataset: str, value: Value) -> None:
-    notes = []
+def _draw_curves(
+    axes: Axes, result: StudyResult, dataset: str, value: Value
+) -> list[tuple[Any, ...]]:
+    """Draw the curves of a panel; return its rows of the file of the figure."""
+    notes, rows = [], []
     for method in result.grid.methods:
         cell = result.cells[dataset, method.name, value]
         style = style_of(*method.look)
@@ -141,6 +113,8 @@ def _draw_curves(axes: Axes, result: StudyResult, dataset: str, value: Value) ->
         # An interval over sound and diverged runs would cover the panel: draw each run instead.
         ends = () if cell.n_diverged else (curve.low, curve.high)
         charts.draw_band(axes, cell.drawn, curve.mean, *ends, style=style, label=method.name)
+        points = zip(cell.drawn, *curve, strict=True)
+        rows += [(dataset, value, method.name, *point) for point in points]
         if cell.n_diverged:
             axes.plot(cell.drawn, cell.ndcg.T, color=style.colour, lw=0.6, alpha=0.6)
             notes.append(f"{method.name}: {cell.n_diverged} of {len(cell.ndcg)} diverged")
@@ -148,7 +122,11 @@ def _draw_curves(axes: Axes, result: StudyResult, dataset: str, value: Value) ->
     axes.axhline(
         result.policy[dataset], color="black", lw=0.9, ls=(0, (1, 2)), label="logging policy"
     )
+    if result.nothing_set:
+        mean = result.nothing_set[dataset, value].mean()
+        axes.axhline(mean, color="black", lw=0.9, ls="-.", label=DEFAULT_RANKER)
     _annotate_corner(axes, notes)
+    return rows
 
 
 def _annotate_corner(axes: Axes, notes: Sequence[str]) -> None:
@@ -160,6 +138,7 @@ def _annotate_corner(axes: Axes, notes: Sequence[str]) -> None:
 def _limit_ndcg(result: StudyResult, dataset: str) -> tuple[float, float]:
     """Return the range of nDCG of a row: of the sound runs; a fall to 0 leaves it."""
     extremes = [result.policy[dataset], result.best[dataset]]
+    extremes += [each.mean() for (name, _), each in result.nothing_set.items() if name == dataset]
     for (name, _, _), cell in result.cells.items():
         sound = cell.ndcg[cell.ndcg[:, -1] > 0]
         if name == dataset and len(sound):
@@ -167,14 +146,3 @@ def _limit_ndcg(result: StudyResult, dataset: str) -> tuple[float, float]:
             extremes += [float(mean.min()), float(mean.max())]
     margin = 0.05 * (max(extremes) - min(extremes)) or 0.01
     return min(extremes) - margin, max(extremes) + margin
-
-
-def mean_band(values: Floats, cell: Cell) -> list[float]:
-    """Return mean, low and high of one number per run."""
-    return [float(limit[0]) for limit in band(values[:, np.newaxis], cell.runs)]
-
-
-def _iterate_cells(result: StudyResult) -> Iterator[tuple[str, Value, Method, Cell]]:
-    grid = result.grid
-    for dataset, value, method in product(result.datasets, grid.values, grid.methods):
-        yield dataset, value, method, result.cells[dataset, method.name, value]

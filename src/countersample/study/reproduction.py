@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from countersample import _cleanup, _text
 from countersample._progress import Progress, Show, duration, share_progress
 from countersample.errors import DataError, ParameterError
+from countersample.fitting.summaries import render_summary
 from countersample.study import grids
 from countersample.study.claims import Verdict, evaluate_claims, summarize
 from countersample.study.experiment import (
@@ -26,6 +27,7 @@ from countersample.study.experiment import (
     plan,
     read_experiment,
 )
+from countersample.study.jobs import State, run, state_of
 from countersample.study.kinds import draw_figures, make_tables
 from countersample.study.report import Done, Report, SettingLine, write_report
 from countersample.study.results import (
@@ -35,7 +37,6 @@ from countersample.study.results import (
     results_of,
     write_results,
 )
-from countersample.study.runner import State, run, state_of
 from countersample.study.settings import PAPER, SETTINGS
 from countersample.study.stages import versions
 from countersample.study.store import Store
@@ -191,24 +192,12 @@ class Reproduction:
 
     def summary(self) -> str:
         """Return the state, or the jobs and the time of a dry run, for a terminal."""
-        experiment, state, folder = self.experiment, self.state, self.store.folder
-        counts = [
-            (stage, f"{count['done']:,}", f"{count['total']:,}")
-            for stage, count in state.by_stage().items()
-        ]
-        stages = _text.table(("stage", "done", "of"), counts)
-        if self.workers is not None:
-            end = f"Nothing was done; the results would go to {folder}"
-            return "\n".join([stages, describe_time(state, self.workers), end])
-        rows = [
-            ("studies", ", ".join(grid.name for grid in experiment.grids)),
-            ("datasets", ", ".join(experiment.datasets) or "none"),
-            ("scale", experiment.scale),
-        ]
-        end = f"All results are there; the report is {folder / 'report.html'}"
-        if state.missing:
-            end = "To go on, give the command that began it again"
-        return "\n".join([_text.pairs(rows), "", stages, end])
+        state = self.state
+        time = "" if self.workers is None else describe_time(state, self.workers)
+        return render_summary(
+            "status.txt", str(__package__), experiment=self.experiment, state=state, time=time,
+            folder=self.store.folder,
+        )  # fmt: skip
 
 
 def estimate_seconds(state: State, workers: int) -> float:
@@ -272,7 +261,7 @@ def write_artifacts(
     write_results(experiment.studies, work, store, folder / "results.parquet")
     verdicts = tuple(verdict for section in sections for verdict in section.verdicts)
     warnings = tuple(gather_warnings(work.jobs.values(), store))
-    remarks = tuple(_list_remarks(experiment))
+    remarks = _list_remarks(experiment)
     title = ", ".join(grid.title for grid in experiment.grids)
     if all(grid.name in grids.names() for grid in experiment.grids):
         title = "Weigh clicks or draw by weight? The CounterSample study, repeated"
@@ -290,32 +279,16 @@ def write_artifacts(
     return Artifacts(tables, verdicts, warnings, remarks, folder / "report.html")
 
 
-def _list_remarks(experiment: Experiment) -> Iterator[str]:
-    if experiment.scale != "paper":
-        yield (
-            f"This is the {experiment.scale} scale: fewer clicks, steps and queries than the "
-            "paper's. Differences between methods are larger early in training, so regret is not "
-            "comparable in size with the paper's, only in order."
-        )
+def _list_remarks(experiment: Experiment) -> tuple[str, ...]:
+    """Return the limits of scale and data, one sentence or two each."""
     runs = (study.config for study in experiment.studies if study.grid.methods)
     n_drawn = min((config.steps() * config.batch_size for config in runs), default=_MIN_DRAWN)
-    if experiment.scale == "smoke":
-        yield (
-            "So little data and so few runs show that everything works, and decide nothing: "
-            "intervals are wide, and most verdicts are open."
-        )
-    elif n_drawn < _MIN_DRAWN:
-        yield (
-            f"A run draws {n_drawn:,} clicks, the paper's {PAPER.steps() * PAPER.batch_size:,}: "
-            "the early part of training is compared, and where methods end is not decided. "
-            "--scale medium draws a million clicks per run."
-        )
-    synthetic = [name for name in experiment.datasets if name.endswith("-like")]
-    if synthetic:
-        yield (
-            f"{' and '.join(synthetic)}: synthetic data of the shape of a real set. The paper's "
-            "numbers beside it are those of the real set."
-        )
+    text = render_summary(
+        "remarks.txt", str(__package__), scale=experiment.scale, n_drawn=n_drawn,
+        is_short=n_drawn < _MIN_DRAWN, n_drawn_in_paper=PAPER.steps() * PAPER.batch_size,
+        synthetic=[name for name in experiment.datasets if name.endswith("-like")],
+    )  # fmt: skip
+    return tuple(text.splitlines())
 
 
 def _list_settings(experiment: Experiment) -> Iterator[SettingLine]:

@@ -25,29 +25,6 @@ MAX_POINTS = 500
 _BITS = (8, 16, 32)
 
 
-def n_steps(*, epochs: float, clicks: int, batch_size: int) -> int:
-    """T = epochs · clicks / batch_size, at least 1.
-
-    >>> n_steps(epochs=5, clicks=1_000_000, batch_size=10)
-    500000
-    """
-    return max(1, round(epochs * clicks / batch_size))
-
-
-def evaluation_points(*, steps: int, evaluate_every: int, batch_size: int) -> list[int]:
-    """Return the steps after which a run is evaluated: every `evaluate_every` clicks, and the last.
-
-    There are at least 20 points (if there are as many steps) and at most 500, the paper's number:
-    studies that vary the number of clicks would have too few or too many.
-
-    >>> len(evaluation_points(steps=5_000_000, evaluate_every=10_000, batch_size=1))
-    500
-    """
-    every = round(evaluate_every / batch_size)
-    every = max(1, min(every, steps // MIN_POINTS), -(-steps // MAX_POINTS))
-    return sorted({*range(every, steps + 1, every), steps})
-
-
 def _setting(default: T, title: str, *, origin: str = "paper", **bounds: float) -> T:
     """Declare a setting: the paper's value, its title in tables, its bounds as in `_params`.
 
@@ -121,14 +98,23 @@ class ExperimentConfig:
     no_relevant: str = _setting("skip", "Test queries without a relevant item", origin="code")
 
     def steps(self) -> int:
-        """T: the number of steps."""
-        return n_steps(epochs=self.epochs, clicks=self.clicks, batch_size=self.batch_size)
+        """T = epochs · clicks / batch_size, the number of steps, at least 1."""
+        return max(1, round(self.epochs * self.clicks / self.batch_size))
 
     def points(self) -> list[int]:
-        """Return the steps that are evaluated (see `evaluation_points`)."""
-        return evaluation_points(
-            steps=self.steps(), evaluate_every=self.evaluate_every, batch_size=self.batch_size
-        )
+        """Return the steps after which a run is evaluated: every `evaluate_every` clicks, the last.
+
+        There are at least 20 points (if there are as many steps) and at most 500, the paper's
+        number: studies that vary the number of clicks would have too few or too many.
+
+        >>> from countersample.study.settings import PAPER
+        >>> len(PAPER.with_settings({"clicks": 1000}).points())
+        20
+        """
+        steps = self.steps()
+        every = round(self.evaluate_every / self.batch_size)
+        every = max(1, min(every, steps // MIN_POINTS), -(-steps // MAX_POINTS))
+        return sorted({*range(every, steps + 1, every), steps})
 
     def with_settings(self, settings: Mapping[str, Any]) -> ExperimentConfig:
         """Return a configuration with these settings changed and checked.

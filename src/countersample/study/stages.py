@@ -2,7 +2,7 @@
 
     data → references (w*, logging policy) → clicks → tuning → run
 
-A stage is a function of the workbench, which reads the results of other jobs, of the job with its
+A stage is a function of the store, which has the results of other jobs, of the job with its
 configuration, and of a progress. It returns labelled data, a click log, or plain values.
 """
 
@@ -37,7 +37,7 @@ from countersample.metrics import get_metric
 from countersample.plans import PLANS, Examples
 from countersample.rankers import CounterSampleRanker
 from countersample.study.references import choose, logging_policy, steps_of, supervised
-from countersample.study.settings import evaluation_points, n_steps
+from countersample.study.settings import PAPER
 from countersample.study.sources import PARTS, load_fold
 from countersample.theory import gradient_bounds
 from countersample.training import TrainingOptions, TrainingResult, train_many
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from countersample._progress import Progress
     from countersample.data import RankingDataset
     from countersample.study.jobs import Job
-    from countersample.study.runner import Parts, Workbench
+    from countersample.study.store import Parts, Store
     from countersample.torch.networks import NetworkRun
 
 _FLOAT_BITS = 32  # of a feature that is a float32 number, not a code
@@ -63,7 +63,7 @@ _PART_TITLES = {"train": "training", "vali": "validation", "test": "test"}
 # -- labelled data -------------------------------------------------------------------------------
 
 
-def prepare_data(_: Workbench, job: Job, __: Progress) -> Parts:
+def prepare_data(_: Store, job: Job, __: Progress) -> Parts:
     """Return training, validation and test data, normalised by the training data, and compact."""
     config = job.config
     parts = dict(zip(PARTS, load_fold(config["source"]), strict=True))
@@ -81,18 +81,18 @@ def relevant_grade(dataset: RankingDataset, grade: float) -> float:
     return grade if dataset.labels.max() >= grade else smallest_relevant(dataset)
 
 
-def relevance(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
+def relevance(store: Store, job: Job, _: Progress) -> dict[str, Any]:
     """Return how many items of the training data are relevant, and whether they are too few."""
-    train_set, _vali, _test = bench.data(job.needs[0])
+    train_set, _vali, _test = store.data(job.needs[0])
     shares = relevance_of(train_set, relevant_grade(train_set, job.config["relevant"]))
     where = job.title.removeprefix("relevant items of ")
     warnings = [f"{where}: {text}" for text in shares.warnings("--set relevant=")]
     return shares.to_dict() | {"sentence": shares.sentence(), "warnings": warnings}
 
 
-def shape(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
+def shape(store: Store, job: Job, _: Progress) -> dict[str, Any]:
     """Count queries, items and features of a fold: training, validation and test data together."""
-    parts = bench.data(job.needs[0])
+    parts = store.data(job.needs[0])
     sizes = np.concatenate([part.query_sizes for part in parts])
     labels = np.concatenate([part.labels for part in parts])
     return {
@@ -107,9 +107,9 @@ def shape(bench: Workbench, job: Job, _: Progress) -> dict[str, Any]:
 # -- w* and the logging policy -------------------------------------------------------------------
 
 
-def references(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
+def references(store: Store, job: Job, progress: Progress) -> dict[str, Any]:
     """Train w* and the logging policy."""
-    parts = bench.data(job.needs[0])
+    parts = store.data(job.needs[0])
     train_set, vali, _ = parts
     steps = steps_of(train_set.n_queries)
     best = supervised(train_set, vali, steps=steps, seed=0, progress=progress)
@@ -121,11 +121,11 @@ def references(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]
     }
 
 
-def levels(bench: Workbench, job: Job, _: Progress) -> dict[str, float]:
+def levels(store: Store, job: Job, _: Progress) -> dict[str, float]:
     """Evaluate w* and the logging policy on test data."""
     (reference,) = job.needs
-    _train, _vali, test = bench.data(reference.needs[0])
-    weights = bench.store.read(reference)
+    _train, _vali, test = store.data(reference.needs[0])
+    weights = store.read(reference)
     coefs = np.array([weights["best"], weights["policy"]])
     config = job.config
     best, policy = learning_curve(coefs, test, config["metric"], no_relevant=config["no_relevant"])
@@ -135,13 +135,13 @@ def levels(bench: Workbench, job: Job, _: Progress) -> dict[str, float]:
 # -- click logs ----------------------------------------------------------------------------------
 
 
-def simulate(bench: Workbench, job: Job, _: Progress) -> ClickLog:
+def simulate(store: Store, job: Job, _: Progress) -> ClickLog:
     """Simulate a click log on the rankings of the logging policy, or of two."""
-    train_set, _vali, _test = bench.data_of(job)
+    train_set, _vali, _test = store.data_of(job)
     config = job.config
     (reference,) = job.needs
     second = config["second_share"]
-    weights = [np.array(bench.store.read(reference)["policy"])]
+    weights = [np.array(store.read(reference)["policy"])]
     if second:
         fraction = reference.config["policy_fraction"]
         weights.append(logging_policy(train_set, fraction=fraction, seed=1))
@@ -161,16 +161,16 @@ def simulate(bench: Workbench, job: Job, _: Progress) -> ClickLog:
     )
 
 
-def ranker(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
+def ranker(store: Store, job: Job, progress: Progress) -> dict[str, Any]:
     """Train `CounterSampleRanker` with its defaults on each log, and evaluate it on test data.
 
     It needs no labels and no learning rate: held-out clicks choose the path and its end.
     """
     metric, no_relevant = job.config["metric"], job.config["no_relevant"]
-    train_set, _, test = bench.data_of(job.needs[0])
+    train_set, _, test = store.data_of(job.needs[0])
     values, steps, seconds = [], [], []
     for clicks in job.needs:
-        log = bench.clicks(clicks)
+        log = store.clicks(clicks)
         start = time.perf_counter()
         model = CounterSampleRanker(random_state=clicks.config["seed"])
         model.fit_log(train_set, log, progress=progress.part(1 / len(job.needs)))
@@ -183,18 +183,18 @@ def ranker(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
 # -- tuning and runs -----------------------------------------------------------------------------
 
 
-def tune(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
+def tune(store: Store, job: Job, progress: Progress) -> dict[str, Any]:
     """Train at every learning rate, and choose the one with the least regret on validation data.
 
     A learning rate at which a run diverged is not chosen, unless all did. Regret is the mean over
     the logs of the tuning.
     """
     config, rates = job.config, job.config["learning_rates"]
-    _, vali, _ = bench.data_of(job.needs[0])
+    _, vali, _ = store.data_of(job.needs[0])
     values: Floats = np.zeros((len(rates), 1))
     diverged = np.zeros(len(rates), bool)
     for clicks in job.needs:
-        runs = _train(bench, job, clicks, rates, progress.part(1 / len(job.needs)))
+        runs = _train(store, job, clicks, rates, progress.part(1 / len(job.needs)))
         values = values + np.array([run.by_query(vali, config) for run in runs])
         diverged |= np.array([run.diverged_at is not None for run in runs])
     values /= len(job.needs)
@@ -209,15 +209,15 @@ def tune(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
     }
 
 
-def run(bench: Workbench, job: Job, progress: Progress) -> dict[str, Any]:
+def run(store: Store, job: Job, progress: Progress) -> dict[str, Any]:
     """Train at the learning rate of the tuning, if any, and evaluate on test data."""
     *tuning, clicks = job.needs
-    rate = bench.store.read(tuning[0])["learning_rate"] if tuning else None
+    rate = store.read(tuning[0])["learning_rate"] if tuning else None
     start = time.perf_counter()
-    (result,) = _train(bench, job, clicks, None if rate is None else [rate], progress)
+    (result,) = _train(store, job, clicks, None if rate is None else [rate], progress)
     seconds = time.perf_counter() - start
-    _, _, test = bench.data_of(clicks)
-    log = bench.clicks(clicks)
+    _, _, test = store.data_of(clicks)
+    log = store.clicks(clicks)
     libraries = dict(versions())
     if is_network(job.config):
         libraries["torch"] = str(need("torch").__version__)
@@ -253,23 +253,20 @@ def length_of(job: Job) -> tuple[int, list[int]]:
 
     A tuning is evaluated at fewer points, evenly spread, the last among them.
     """
-    config, clicks = job.config, job.needs[-1].config["clicks"]
-    batch_size = config["batch_size"]
-    steps = n_steps(epochs=config["epochs"], clicks=clicks, batch_size=batch_size)
-    points = evaluation_points(
-        steps=steps, evaluate_every=config["evaluate_every"], batch_size=batch_size
-    )
+    settings = {name: job.config[name] for name in ("epochs", "batch_size", "evaluate_every")}
+    config = PAPER.with_settings(settings | {"clicks": job.needs[-1].config["clicks"]})
+    points = config.points()
     n = min(_TUNING_POINTS, len(points)) if job.stage == "tuning" else len(points)
-    return steps, [points[(i + 1) * len(points) // n - 1] for i in range(n)]
+    return config.steps(), [points[(i + 1) * len(points) // n - 1] for i in range(n)]
 
 
 def _train(
-    bench: Workbench, job: Job, clicks: Job, rates: Sequence[float] | None, progress: Progress
+    store: Store, job: Job, clicks: Job, rates: Sequence[float] | None, progress: Progress
 ) -> list[Run]:
     """Train linear scorers or networks by a job on a click log, one per rate, or one without."""
     config, seed = job.config, clicks.config["seed"]
-    dataset, _, _ = bench.data_of(clicks)
-    log = assumed_log(bench.clicks(clicks), config["exposure"], config["trained_gamma"])
+    dataset, _, _ = store.data_of(clicks)
+    log = assumed_log(store.clicks(clicks), config["exposure"], config["trained_gamma"])
     steps, points = length_of(job)
     options = TrainingOptions(
         method=config["plan"], unit=config["unit"], optimizer=config["optimizer"],

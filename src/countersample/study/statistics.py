@@ -1,4 +1,4 @@
-"""Statistics of runs: intervals, paired tests, Holm's correction, the lead during training.
+"""Statistics of runs: intervals, paired tests, the lead during training.
 
 Runs of two methods on the same click log are a pair. Runs on the same fold share their test
 queries, so the mean over a fold's runs counts as one observation.
@@ -17,6 +17,7 @@ import numpy as np
 
 from countersample.defaults import CONFIDENCE
 from countersample.errors import DataError
+from countersample.evaluation.comparison import holm
 from countersample.study.grids import COMPARED, Value
 
 if TYPE_CHECKING:
@@ -193,23 +194,6 @@ def paired_test(a: ArrayLike, b: ArrayLike, runs: Runs) -> PairedTest:
 def _rounding_error(numbers: ArrayLike) -> float:
     """Return the rounding error of differences of these numbers: a smaller spread is none."""
     return float(64 * np.finfo(np.float64).eps * np.abs(numbers).max())
-
-
-def holm(p_values: ArrayLike) -> Floats:
-    """p̃_(i) = max_{j ≤ i} min(1, (n − j + 1)·p_(j)), with p_(1) ≤ … ≤ p_(n): Holm's correction.
-
-    Below α, the chance of even one false finding among all n is below α. A p-value that is NaN
-    belongs to no test: it does not count, and stays NaN.
-
-    >>> holm([0.01, 0.04, 0.03, 0.005])  # 3·0.01, 0.06 by the one before it, 2·0.03, 4·0.005
-    array([0.03, 0.06, 0.06, 0.02])
-    """
-    adjusted = np.array(p_values, dtype=np.float64)
-    is_number = np.flatnonzero(~np.isnan(adjusted))
-    order = is_number[np.argsort(adjusted[is_number], kind="stable")]
-    multiplied = np.arange(len(order), 0, -1) * adjusted[order]
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(multiplied))
-    return adjusted
 
 
 def paper_test(a: ArrayLike, b: ArrayLike) -> float:

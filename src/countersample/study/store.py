@@ -8,6 +8,7 @@ and lose none.
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from countersample._files import atomic_path, is_file, is_folder, is_other
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
 
     from countersample.study.jobs import Job
 
+    Parts = tuple[RankingDataset, ...]  # training, validation and test data
+
 FORMAT = 4  # of the folder; raise it when the layout of its files changes
 # Raise it when the same configuration and data give other numbers: results folders then compute
 # their results again. tests/test_study_golden.py fails until this is done.
 RESULTS_VERSION = 1
 IDENTITY = "study.json"
+_CACHED_LOGS = 4
 INTERMEDIATE = ("data", "clicks")  # results that only other jobs read
 
 
@@ -36,6 +40,9 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # Several jobs read them.
+        self.data = lru_cache(None)(self._open_data)  # mapped files: the system frees their memory
+        self.clicks = lru_cache(_CACHED_LOGS)(self._load_clicks)
 
     # -- identity
 
@@ -117,7 +124,7 @@ class Store:
             return False
         try:
             if job.stage == "data":
-                self.data(job)
+                self._open_data(job)
             elif job.stage == "clicks":
                 from pyarrow.parquet import ParquetFile  # noqa: PLC0415 (heavy)
 
@@ -132,11 +139,16 @@ class Store:
         """Return the result of a job that gives plain values."""
         return _read_json(self.path(job))
 
-    def data(self, job: Job) -> tuple[RankingDataset, ...]:
+    def data_of(self, clicks: Job) -> Parts:
+        """Return the labelled data that a click log was simulated on."""
+        (reference,) = clicks.needs
+        return self.data(reference.needs[0])
+
+    def _open_data(self, job: Job) -> Parts:
         """Return training, validation and test data, mapped into memory."""
         return tuple(RankingDataset.open(self.path(job) / part) for part in PARTS)
 
-    def clicks(self, job: Job) -> ClickLog:
+    def _load_clicks(self, job: Job) -> ClickLog:
         """Return a click log."""
         return ClickLog.load(self.path(job))
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from countersample.clicks import ClickLog
+from countersample.evaluation.comparison import holm
 from countersample.pages.charts import add_legend, figure_style, new_panels, save_figure, style_of
 from countersample.plans import Examples, make_plan
-from countersample.study.claims import Source, State, Verdict
+from countersample.study.claims import Findings, State, verdicts_of
 from countersample.study.grids import COMPARED
-from countersample.study.statistics import SIGNIFICANT, holm
+from countersample.study.statistics import SIGNIFICANT
 from countersample.study.tables import Entry, Group, Row, Table, column_title, show_number
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from countersample.study.report import Done, Section
     from countersample.study.sources import Study
 
+TESTS = ("ends-nearer", "averages-nearer", "strays-less", "diverges-less")  # of its claims
 OPTIMUM = (0.973, 1.144)
 SAMPLES = 50
 STEPS = 50
@@ -55,8 +57,8 @@ def write_up(study: Study, done: Done) -> Section:
         "Paths of both methods over the contours of the risk, by learning rate",
         f"{RUNS} runs of each method; the run of median distance is a thick line.",
     )
-    verdicts = tuple(toy_verdicts(result))
-    return done.section(study, [toy_table(result)], [picture], verdicts=verdicts)
+    verdicts = verdicts_of(study.grid, "", toy_findings(result))
+    return done.section(study, [toy_table(result)], [picture], verdicts=tuple(verdicts))
 
 
 # -- the example ---------------------------------------------------------------------------------
@@ -211,12 +213,12 @@ def toy_table(result: ToyResult) -> Table:
     return Table("toy", caption, "Learning rate", columns, tuple(groups), (note,))
 
 
-def toy_verdicts(result: ToyResult) -> list[Verdict]:
-    """Test the paper's statements about the example on the draws.
+def toy_findings(result: ToyResult) -> Findings:
+    """Test the statements about the example on the draws, by the names of `TESTS`.
 
     Distances are compared by Wilcoxon's signed-rank test on their logarithms, shares of runs that
     stray or diverge by the sign test, with Holm's correction over the learning rates. Rates at
-    which most runs of a method diverge have a verdict of their own. Distances are not compared at
+    which most runs of a method diverge have a test of their own. Distances are not compared at
     rates too small to get anywhere in so few steps.
     """
     methods = (_SAMPLED, _IPS)
@@ -224,33 +226,21 @@ def toy_verdicts(result: ToyResult) -> list[Verdict]:
     ends = [np.median(result.distances[name], axis=1) for name in methods]
     moving = ~diverging & (np.minimum(*ends) <= _SLOW * START)
     straying = ~diverging & (result.strayed[_IPS].mean(axis=1) >= _FEW)
-    nearer = (
-        f"The last iterate of {_SAMPLED} is nearer to the optimum than that of {_IPS} after "
-        f"{STEPS} steps, whatever the learning rate (if runs get somewhere, and most do not "
-        "diverge)."
-    )
-    average_nearer = "So is the average w̄ of its iterates, which the algorithms return."
-    strays_less = (
-        f"If learning rates make {_IPS} stray (get farther from the optimum than it began), "
-        f"{_SAMPLED} does so less often."
-    )
-    diverges_less = f"If most runs diverge at a learning rate, {_SAMPLED} diverges less often."
-    comparisons: list[tuple[str, Source, Bools, Mapping[str, Any]]] = [
-        (nearer, "paper", moving, result.distances),
-        (average_nearer, "paper", moving, result.averages),
-        (strays_less, "paper", straying, result.strayed),
-        (diverges_less, "beyond", diverging, result.diverged),
+    comparisons: list[tuple[Bools, Mapping[str, Any]]] = [
+        (moving, result.distances),
+        (moving, result.averages),
+        (straying, result.strayed),
+        (diverging, result.diverged),
     ]
-    verdicts = []
-    for claim, source, at, samples in comparisons:
+    findings = {}
+    for test, (at, samples) in zip(TESTS, comparisons, strict=True):
         ours, other = samples[_SAMPLED][at], samples[_IPS][at]
         compare = _compare_shares if ours.dtype == bool else _compare_distances
         difference, p = compare(ours, other)
         direction = np.where(difference < 0, State.HOLDS, State.OPPOSITE)
         states = np.where(holm(p) < SIGNIFICANT, direction, State.OPEN)
-        evidence = _list_rates(np.array(result.rates)[at], states, ours, other)
-        verdicts.append(Verdict.of(("toy", ""), claim, source, states, evidence))
-    return verdicts
+        findings[test] = (states, _list_rates(np.array(result.rates)[at], states, ours, other))
+    return findings
 
 
 def _compare_distances(a: Floats, b: Floats) -> tuple[Floats, Floats]:

@@ -9,8 +9,8 @@ from study_runs import GRID, finish, jobs_of, plan_grid
 from countersample import save_letor, synthetic
 from countersample.errors import DataError
 from countersample.study.experiment import plan, read_experiment
+from countersample.study.jobs import state_of
 from countersample.study.results import gather
-from countersample.study.runner import state_of
 from countersample.study.settings import SETTINGS
 from countersample.study.sources import find_source, load_fold
 from countersample.study.store import Store
