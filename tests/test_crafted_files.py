@@ -19,6 +19,7 @@ from countersample.propensity import Propensities, load_propensities
 from countersample.rankers.files import load_scorer
 from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
 from countersample.study.experiment import load_grid, plan, read_experiment
+from countersample.study.store import Store
 
 DEEP = "[" * 100_000 + "]" * 100_000
 NAN = float("nan")
@@ -208,14 +209,17 @@ def test_grids(old, new, tmp_path):
 
 def test_a_results_folder(tmp_path):
     (tmp_path / "own.toml").write_text(GRID)
-    identity = plan([tmp_path / "own.toml"], scale="smoke").identity("again")
-    assert read_experiment(json.loads(json.dumps(identity))).grids[0].name == "own"
-    for path, new in (("grids.own", 3), ("grids.own.grid.kind", "no"), ("grids.own.command", [])):
-        changed = json.loads(json.dumps(identity))
+    store, file = Store(tmp_path / "out"), tmp_path / "out" / "study.json"
+    store.claim(plan([tmp_path / "own.toml"], scale="smoke").identity("again"))
+    assert read_experiment(store.identity()).grids[0].name == "own"
+    content = json.loads(file.read_text("utf-8"))
+    for path, new in (
+        ("grids", []), ("grids.own", 3), ("grids.own.grid.kind", "no"), ("grids.own.command", []),
+        # Tables and figures are written under its name, so it must not be a path.
+        ("grids", {"../x": content["grids"]["own"]}),
+    ):  # fmt: skip
+        changed = json.loads(json.dumps(content))
         put(changed, path, new)
+        file.write_text(json.dumps(changed), "utf-8")
         with pytest.raises(DataError, match="does not describe a study"):
-            read_experiment(changed)
-    # Tables and figures are written under its name, so it must not be a path.
-    identity["grids"] = {"../x": identity["grids"]["own"]}
-    with pytest.raises(DataError, match="does not describe a study"):
-        read_experiment(json.loads(json.dumps(identity)))
+            read_experiment(store.identity())

@@ -11,22 +11,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from countersample._environment import MissingExtraError
-from countersample._json import check_schema
 from countersample._params import choice
 from countersample.errors import DataError, ParameterError
 from countersample.study import bounds, grids, kinds, toy
-from countersample.study.grids import Grid, ScaleName  # noqa: TC001 (msgspec reads them)
 from countersample.study.jobs import WorkList
 from countersample.study.settings import PAPER
 from countersample.study.sources import Fold, Source, Study, find_source
-from countersample.study.store import FORMAT, IDENTITY
+from countersample.study.store import FORMAT, Identity, StudyEntry, no_study
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from countersample.study.grids import Grid
     from countersample.study.report import Done, Section
 
 
@@ -82,52 +79,28 @@ class Experiment:
             KINDS[study.grid.kind].plan(study, work)
         return work
 
-    def identity(self, command: str = "") -> dict[str, Any]:
-        """Return plain values that identify this experiment, begun by a command."""
-        entries = {
-            study.name: StudyEntry(
-                study.grid,
-                asdict(study.config),
-                [fold for source in study.sources for fold in source.folds],
-                command,
-            )
-            for study in self.studies
-        }
-        return {"format": FORMAT, "scale": self.scale, "grids": msgspec.to_builtins(entries)}
+    def identity(self, command: str = "") -> Identity:
+        """Return what identifies this experiment, begun by a command."""
+        entries = {}
+        for study in self.studies:
+            folds = [fold for source in study.sources for fold in source.folds]
+            entries[study.name] = StudyEntry(study.grid, asdict(study.config), folds, command)
+        return Identity(FORMAT, self.scale, entries)
 
 
-class StudyEntry(msgspec.Struct):
-    """A study in `study.json`."""
-
-    grid: Grid
-    config: dict[str, Any]
-    folds: list[Fold]
-    command: str
-
-
-class Identity(msgspec.Struct):
-    """The content of `study.json`."""
-
-    scale: ScaleName
-    grids: dict[str, StudyEntry]
-
-
-def read_experiment(identity: Mapping[str, Any]) -> Experiment:
-    """Return the experiment of a results folder from its identity (see `Experiment.identity`).
+def read_experiment(identity: Identity) -> Experiment:
+    """Return the experiment of a results folder from its identity; its grids are checked.
 
     Raises
     ------
     DataError
-        For values that describe no study. The file is checked like a grid: anyone may write it.
+        For values that describe no study.
     """
     try:
-        content = check_schema(dict(identity), Identity, "the folder")
-        studies = tuple(_read_study(name, entry) for name, entry in content.grids.items())
+        studies = tuple(_read_study(name, entry) for name, entry in identity.grids.items())
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(
-            f"{IDENTITY} does not describe a study ({error}): start again in another folder"
-        ) from error
-    return Experiment(content.scale, studies)
+        raise no_study(error) from error
+    return Experiment(identity.scale, studies)
 
 
 def _read_study(name: str, entry: StudyEntry) -> Study:

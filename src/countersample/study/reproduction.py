@@ -149,7 +149,7 @@ class Reproduction:
         experiment = read_experiment(identity)  # with the studies that the folder had before
         work = experiment.work()
         state = state_of(work, store)
-        commands = dict.fromkeys(entry["command"] for entry in identity["grids"].values())
+        commands = dict.fromkeys(entry.command for entry in identity.grids.values())
         with _cleanup.noted(partial(_stop_message, state, store, command)):
             if state.missing:
                 note(describe_time(state, workers))

@@ -11,12 +11,15 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from countersample._files import atomic_path, is_file, is_folder, is_other
-from countersample._json import parse_json
+from countersample._json import check_schema, parse_json
 from countersample.clicks import ClickLog
 from countersample.data import RankingDataset
 from countersample.errors import CounterSampleError, DataError
-from countersample.study.sources import PARTS
+from countersample.study.grids import Grid  # noqa: TC001 (msgspec reads the types of fields)
+from countersample.study.sources import PARTS, Fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +38,30 @@ _CACHED_LOGS = 4
 INTERMEDIATE = ("data", "clicks")  # results that only other jobs read
 
 
+class StudyEntry(msgspec.Struct):
+    """A study in `study.json`."""
+
+    grid: Grid
+    config: dict[str, Any]
+    folds: list[Fold]
+    command: str  # that began it
+
+
+class Identity(msgspec.Struct):
+    """The content of `study.json`: what the results of a folder are of."""
+
+    format: int
+    scale: str
+    grids: dict[str, StudyEntry]
+
+
+def no_study(reason: Exception) -> DataError:
+    """Return the error of a `study.json` that describes no study."""
+    return DataError(
+        f"{IDENTITY} does not describe a study ({reason}): start again in another folder"
+    )
+
+
 class Store:
     """The results folder of a study."""
 
@@ -46,7 +73,7 @@ class Store:
 
     # -- identity
 
-    def claim(self, identity: Mapping[str, Any]) -> dict[str, Any]:
+    def claim(self, identity: Identity) -> Identity:
         """Create the folder, or add to it; return the identity of all studies it then holds.
 
         A new grid is added, one of the same name replaced; the others stay. No result is removed:
@@ -69,33 +96,32 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CounterSampleError(f"{self.folder}: cannot be made: {error.strerror}") from error
-        _write_json(self.folder / IDENTITY, merged)
+        _write_json(self.folder / IDENTITY, msgspec.to_builtins(merged))
         return merged
 
-    def merge(self, identity: Mapping[str, Any]) -> dict[str, Any]:
+    def merge(self, identity: Identity) -> Identity:
         """Return the identity of the folder with this one added (see `claim`)."""
-        merged: dict[str, Any] = json.loads(json.dumps(identity))
         if not self.is_begun():
-            return merged
+            return identity
         before = self.identity()
-        if before.get("scale") != merged["scale"]:
+        if before.scale != identity.scale:
             raise DataError(
-                f"{self.folder}: has results at scale {before.get('scale')}, now "
-                f"{merged['scale']}, and a report has one scale: choose another folder with --out"
+                f"{self.folder}: has results at scale {before.scale}, now {identity.scale}, and a "
+                "report has one scale: choose another folder with --out"
             )
-        return merged | {"grids": before["grids"] | merged["grids"]}
+        return Identity(FORMAT, identity.scale, before.grids | identity.grids)
 
     def is_begun(self) -> bool:
         """Whether the folder holds results of a study."""
         return is_file(self.folder / IDENTITY)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """Return the grids, settings and data of the results in the folder.
 
         Raises
         ------
         DataError
-            If it is no results folder, or has another format.
+            If it is no results folder, or has another format. Anyone may write the file.
         """
         if not self.is_begun():
             raise DataError(
@@ -107,9 +133,10 @@ class Store:
                 f"{self.folder}: has results in format {content.get('format')}, and this version "
                 f"reads format {FORMAT}: choose another folder with --out"
             )
-        if not isinstance(content.get("grids"), dict):
-            raise DataError(f"{self.folder / IDENTITY}: does not describe a study: it has no grids")
-        return content
+        try:
+            return check_schema(dict(content), Identity, "the folder")
+        except DataError as error:
+            raise no_study(error) from error
 
     # -- results
 
