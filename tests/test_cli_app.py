@@ -88,6 +88,11 @@ def test_a_wrong_choice_is_suggested(run):
     assert told.endswith("expected one of yahoo-like, istella-like, tiny; did you mean tiny?")
 
 
+def test_a_number_that_is_not_whole_is_rejected(run):
+    error = run("data", "make", "tiny", "x", "--queries", "10.7", fails=True)
+    assert error.endswith("is 10.7, expected a whole number")
+
+
 OVERWRITES = [
     "fit file -o file", "fit x -o y.json --report file --features file", "fit dir -o dir/a",
     "fit x -o file --item-features file", "fit x -o file --propensities file",

@@ -127,6 +127,12 @@ def test_a_device_stays_one_also_behind_a_link(tmp_path):
     assert (tmp_path / "link").is_symlink()
 
 
+def test_a_folder_is_not_written_into_a_device():
+    failure = pytest.raises(CounterSampleError, match="a device or a pipe, expected the name of")
+    with failure, atomic_path(os.devnull) as temporary:
+        temporary.mkdir()
+
+
 @pytest.fixture
 def logs(tmp_path):
     """Write a folder with a file in a folder, which has two more names."""
