@@ -1,4 +1,4 @@
-"""Small public click logs with the exact header or lines of the real ones, and what they hold."""
+"""Small public click logs with the columns or lines of the real ones, and what they hold."""
 
 import json
 from dataclasses import dataclass, field
@@ -24,14 +24,6 @@ OPEN_BANDIT = (
     + [f"user_feature_{k}" for k in range(4)]
     + [f"user-item_affinity_{k}" for k in range(80)]
 )
-BAIDU_LISTS = {  # beside query_id, query_md5, query, query_length and n, which are one a page
-    "title": pa.list_(pa.int32()), "abstract": pa.list_(pa.int32()), "displayed_time": pa.float32(),
-    "serp_height": pa.int32(), "slipoff_count_after_click": pa.int32(), "bm25": pa.float32(),
-    "bm25_title": pa.float32(), "bm25_abstract": pa.float32(), "tf_idf": pa.float32(),
-    "tf": pa.float32(), "idf": pa.float32(), "ql_jelinek_mercer_short": pa.float32(),
-    "ql_jelinek_mercer_long": pa.float32(), "ql_dirichlet": pa.float32(),
-    "document_length": pa.int32(), "title_length": pa.int32(), "abstract_length": pa.int32(),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -117,24 +109,17 @@ def write_metarank(folder):
 def write_baidu(folder):
     """Write a row for each page, with lists."""
     pages = [("10", ["u", "v"], [0, 1]), ("11", ["w"], [0]), ("10", ["v", "u"], [1, 0])]
-    lists = {name: pa.list_(kind) for name, kind in BAIDU_LISTS.items()}
+    vectors = [[np.zeros(768, np.float16)] * len(items) for _, items, _ in pages]
     table = pa.table(
         {
-            "query_id": [page[0] for page in pages],
-            "query_md5": [f"md5-{page[0]}" for page in pages],
-            "query": pa.array([[1, 2]] * 3, pa.list_(pa.int32())),
-            "query_length": pa.array([2] * 3, pa.int32()),
-            "n": pa.array([len(page[1]) for page in pages], pa.int32()),
-            "url_md5": [page[1] for page in pages],
-            "text_md5": [page[1] for page in pages],
-            "query_document_embedding": pa.array(
-                [[np.zeros(768, np.float16)] * len(page[1]) for page in pages],
-                pa.list_(pa.list_(pa.float16())),
-            ),
-            "click": pa.array([page[2] for page in pages], pa.list_(pa.int32())),
+            "query_id": [query for query, _, _ in pages],
+            "n": pa.array([len(items) for _, items, _ in pages], pa.int32()),
+            "url_md5": [items for _, items, _ in pages],
+            "query_document_embedding": pa.array(vectors, pa.list_(pa.list_(pa.float16()))),
+            "click": pa.array([clicks for _, _, clicks in pages], pa.list_(pa.int32())),
             "position": pa.array([[1, 2], [1], [1, 2]], pa.list_(pa.int32())),
             "media_type": pa.array([[7, 8], [7], [8, 8]], pa.list_(pa.int32())),
-            **{name: pa.nulls(3, kind) for name, kind in lists.items()},
+            "bm25": pa.nulls(3, pa.list_(pa.float32())),
         }
     )
     feather.write_feather(table, folder / "clicks.feather", compression="uncompressed")

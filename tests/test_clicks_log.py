@@ -47,14 +47,6 @@ def test_weights_are_clicks_over_propensity(count, weights, n_clicks, largest):
     assert log.mean_weight == sum(weights) / n_clicks
 
 
-def test_columns_have_one_type():
-    log = small(query=np.array([0, 1, 0, 0], np.uint64), propensity=np.float32([1, 1, 0.5, 1]))
-    assert (log.query.dtype, log.item.dtype, log.propensity.dtype) == ("i4", "i4", "f8")
-    assert repr(log) == "ClickLog(n_clicks=4, max_weight=2, mean_weight=1.25)"
-    log = small(**SHOWN)
-    assert (log.session.dtype, log.position.dtype, log.impressions.dtype) == ("i8", "i4", "f8")
-
-
 @pytest.mark.parametrize("kind", [None, object])
 def test_sessions_may_be_text(kind):
     assert small(session=np.array(["x", "a", "x", "b"], kind)).session.tolist() == [2, 0, 2, 1]
@@ -109,22 +101,6 @@ def test_merge_adds_up_weights_and_clicks():
     last = 2**31 - 1
     merged = ClickLog([last, 0, last], [last, last, last], [1, 1, 1]).merge()
     assert columns_of(merged)[:2] == [[0, last], [last, last]]
-
-
-def test_merge_keeps_the_objective(rng):
-    n = 500
-    log = ClickLog(
-        query=rng.integers(5, size=n), item=rng.integers(7, size=n),
-        propensity=rng.uniform(0.01, 1, size=n), count=rng.integers(3, size=n),
-    )  # fmt: skip
-    merged = log.merge()
-    assert merged.n_clicks == log.n_clicks
-    assert merged.mean_weight == pytest.approx(log.mean_weight, rel=1e-12)
-    assert merged.max_weight <= log.max_weight
-    for query, item, weight in zip(merged.query, merged.item, merged.weights, strict=True):
-        rows = (log.query == query) & (log.item == item)
-        assert weight == pytest.approx(log.weights[rows].sum(), rel=1e-12)
-    np.testing.assert_allclose(merged.merge().weights, merged.weights, rtol=1e-12)
 
 
 def test_from_labels(data):

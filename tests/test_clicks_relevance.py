@@ -1,11 +1,9 @@
 """The share of relevant items for simulated users, and warnings if it is too small."""
 
-import json
-
 import numpy as np
 import pytest
 
-from countersample import RankingDataset, save_letor, simulate_clicks
+from countersample import RankingDataset, simulate_clicks
 from countersample.clicks import FewRelevantWarning, simulate_impressions
 from countersample.clicks.relevance import relevance_of, smallest_relevant
 
@@ -56,53 +54,6 @@ def test_the_default_is_3_or_1_if_no_grade_reaches_it():
 class TestSimulations:
     @pytest.mark.parametrize("simulate", [simulate_clicks, simulate_impressions])
     def test_warn_where_none_is_relevant(self, simulate):
-        with pytest.warns(
-            FewRelevantWarning, match="every click is noise.*give relevant=1"
-        ) as told:
+        with pytest.warns(FewRelevantWarning, match="every click is noise.*give relevant") as told:
             simulate(GRADES_TO_2, GRADES_TO_2.labels, 50, relevant=3, rng=0)
         assert told[0].filename == __file__
-
-
-class TestCommands:
-    @pytest.fixture
-    def data(self, tmp_path):
-        rng = np.random.default_rng(0)
-        grades = rng.choice([0.0, 1.0, 2.0], 400, p=[0.8, 0.14, 0.06])
-        grades[::10] = 1
-        features = np.column_stack([grades + rng.normal(size=400), rng.normal(size=400)])
-        made = RankingDataset.from_arrays(X=features, y=grades, qid=np.arange(400) // 10)
-        save_letor(made, tmp_path / "data.txt")
-        return tmp_path / "data.txt"
-
-    @pytest.mark.parametrize("more", [(), ("--sessions", "20")])
-    def test_simulate_tells_and_carries_it(self, run, data, more):
-        words = ("simulate", data, "-o", "log.parquet", "--clicks", "100", *more)
-        assert "relevant from label 1 on" in run(*words)
-        result = json.loads(run(*words, "--json"))
-        assert (result["relevance"]["relevant"], result["warnings"]) == (1, [])
-        told = run(*words, "--relevant", "3", told=True)
-        assert told.startswith("countersample: no item is relevant, every click is noise")
-        assert told.endswith("give --relevant 1\n")
-        result = json.loads(run(*words, "--relevant", "3", "--json"))
-        assert result["relevance"]["share"] == 0
-        assert f"countersample: {result['warnings'][0]}\n" == told
-
-    @pytest.mark.slow
-    def test_the_demo_and_studies(self, run, data, tmp_path):
-        """Of grades up to 4, of which hardly any item has 3 or 4."""
-        text = data.read_text().splitlines(keepends=True)
-        text[1] = text[1].replace(text[1][0], "4", 1)
-        data.write_text("".join(text))
-        small = [f"--set={each}" for each in ("clicks=200", "epochs=1", "seeds=1",
-                 "learning_rates=[0.001]", "evaluate_every=20")]  # fmt: skip
-        said = "data.txt: only 0.357 % of the items are relevant, clicks teach little: --set rel"
-        result = json.loads(run("demo", "--data", data, *small, "--json"))
-        assert result["warnings"][0].startswith(said)
-        assert result["warnings"][0].endswith("give --set relevant=2")
-        page = (tmp_path / "demo" / "index.html").read_text(encoding="utf-8")
-        assert f"Warning: on {said}" in page
-        assert "relevant from label 3 on: 0.357 % of them" in page
-        words = ("reproduce", "noise", "--data", data, "--out", "out", *small)
-        assert said in run(*words, told=True)
-        assert said in json.loads(run(*words, "--json"))["warnings"][0]  # nothing is done again
-        assert said in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

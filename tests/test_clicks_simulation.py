@@ -173,12 +173,6 @@ def test_ties_rank_in_the_order_of_the_file():
     assert infinite["item_id"].to_pylist() == [1, 2, 0]
 
 
-def test_the_last_session_is_cut():
-    data = RankingDataset.from_arrays(X=np.zeros((4, 1)), y=[4] * 4, qid=[1] * 4)
-    log = simulate_clicks(data, np.zeros(4), 6, click_model="perfect", rng=SEED)
-    assert log.item.tolist() == [0, 1, 2, 3, 0, 1]
-
-
 def test_a_label_that_float32_rounds_is_still_relevant():
     data = RankingDataset.from_arrays(X=[[0.0]], y=[0.7], qid=[1])
     assert len(simulate_clicks(data, [0.0], 3, relevant=0.7, noise=0, rng=SEED)) == 3

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 from conftest import SEED
 from numpy.testing import assert_allclose, assert_array_equal
-from requirements import need
 
 from countersample import (
     CounterSampleRanker,
     PositionBias,
     RankingDataset,
     evaluate,
-    load_ranker,
     simulate_clicks,
     synthetic,
     train,
@@ -99,9 +97,7 @@ def test_what_is_refused(data):
         data.compact(8).compact(16)
     with pytest.raises(DataError, match="column 0 of the features has a value that is not finite"):
         CompactFeatures.of(np.array([[np.inf], [1.0]], np.float32), bits=8)
-    with pytest.raises(
-        DataError, match=r"column 1 of the features is missing \(NaN\) in row 0, and"
-    ):
+    with pytest.raises(DataError, match=r"column 1 of the features is missing \(NaN\)"):
         CompactFeatures.of(np.array([[2.0, np.nan], [1.0, 1.0]], np.float32), bits=8)
     good = data.compact(8).features
     for changed in (
@@ -172,47 +168,12 @@ def test_training_on_codes_is_training_on_what_they_stand_for(data, log, bits, s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bits", BITS)
-def test_a_ranker_from_codes_scores_features_as_they_are(data, log, bits, tmp_path):
+def test_a_ranker_from_codes_scores_features_as_they_are(data, log, bits):
     compact = data.compact(bits)
     ranker = CounterSampleRanker(random_state=SEED).fit_log(compact, log)
     plain = CounterSampleRanker(random_state=SEED).fit_log(data, log)
     result, expected = (evaluate(each, data, "ndcg@10")["ndcg@10"] for each in (ranker, plain))
     assert result == pytest.approx(expected, abs=0.02)
     assert_allclose(ranker.predict(compact), ranker.predict(compact.features[:]), atol=1e-4)
-    assert ranker.fingerprint_ == data.fingerprint
-    ranker.save(tmp_path / "ranker.json")
-    assert_array_equal(load_ranker(tmp_path / "ranker.json").predict(data), ranker.predict(data))
     curve = learning_curve(np.array([ranker.weights_, -ranker.weights_]), compact, "ndcg@10")
     assert curve[0] > curve[1]
-    assert len(ranker.staged_predict(compact)[-1][1]) == data.n_items
-
-
-def test_trees_and_networks_take_codes(data, log):
-    need("lightgbm")
-    from countersample import gbdt
-
-    compact = data.compact(8)
-    settings = {"n_trees": 5, "patience": None, "backend_params": {"num_threads": 1}}
-    ranker = gbdt.GBDTRanker(random_state=SEED, **settings).fit_log(compact, log)
-    assert_allclose(ranker.predict(compact), ranker.predict(np.asarray(compact.features)))
-
-
-@pytest.mark.slow
-def test_on_the_command_line(data, log, run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    data.save("numbers")
-    log.save("log.parquet")
-    printed = run("data", "convert", "numbers", "codes", "--bits", "8")
-    assert "8 bits a feature: no value is off by more than" in printed
-    assert RankingDataset.open("codes").bits == 8
-    assert not list(tmp_path.glob(".codes*"))
-    for source, more in (("codes", []), ("numbers", ["--bits", "auto"])):
-        run("train", source, "log.parquet", "-o", f"{source}.json", "--no-evaluation", *more)
-        run("evaluate", f"{source}.json", "codes")
-    assert_array_equal(load_ranker("codes.json").weights_, load_ranker("numbers.json").weights_)
-    assert "--bits is '7', expected one of 8, 16, auto" in run(
-        "train", "numbers", "log.parquet", "-o", "x.json", "--bits", "7", fails=True
-    )
-    assert "expected a name without suffix" in run(
-        "data", "convert", "numbers", "codes.txt", "--bits", "8", fails=True
-    )

@@ -8,7 +8,7 @@ from conftest import SEED
 from test_estimators import other_scores, relevance_of, shown_log, truth
 
 from countersample import ClickLog, PositionBias, RankingDataset, simulate_clicks, synthetic
-from countersample.evaluation import HeldOut, compare, estimate, estimate_gain
+from countersample.evaluation import HeldOut, estimate
 from countersample.evaluation.bootstrap import Clusters
 from countersample.evaluation.control_variates import (
     Controls,
@@ -173,27 +173,6 @@ def test_the_interval_covers_the_truth_and_is_short(tiny, logs, known):
         assert of_beta < 1.1 * of_snips  # 0.97, and what β* costs
 
 
-@pytest.mark.parametrize("resampled", ["sessions", "queries"])
-def test_a_gain_has_the_difference_of_both(tiny, logs, resampled):
-    log = logs[0]
-    longer = ClickLog.concat(logs[:5])
-    if resampled == "queries":
-        log, longer = (each.replace(session=None) for each in (log, longer))
-    scores = other_scores(tiny)
-    options = {"estimator": "beta-ips", "control": longer, "n_bootstrap": 100}
-    gain = estimate_gain(scores, log, tiny, logging=tiny.features[:, 0], rng=3, **options)
-    new, old = (estimate(s, log, tiny, rng=3, **options) for s in (scores, tiny.features[:, 0]))
-    assert (gain.new.value, gain.logged.value) == (new.value, old.value)
-    assert (gain.new.low, gain.new.high) == pytest.approx((new.low, new.high), rel=1e-9)
-    assert gain.value == new.value - old.value
-    assert gain.new.resampled == resampled
-    found = compare({"new": scores, "old": tiny.features[:, 0]}, log, tiny, reference="old",
-                    rng=3, **options)  # fmt: skip
-    assert found.differences[0].value == gain.value
-    none = estimate_gain(scores, log, tiny, logging=scores, rng=3, **options)
-    assert (none.low, none.value, none.high) == pytest.approx((0, 0, 0), abs=1e-12)
-
-
 def test_a_control_that_cannot_be_of_the_same_sessions_is_doubted(tiny, logs):
     log, scores = logs[0], other_scores(tiny)
     mean = log.weights.sum() / log.n_sessions
@@ -254,28 +233,6 @@ def test_its_value_is_beta_ips_with_the_whole_log_as_control(many, log):
     means = known[clicked].mean(axis=0)
     value = y[judges].mean() - beta @ (known[judges].mean(axis=0) - means)
     assert held_out.value(sums) == pytest.approx(value / means[0], rel=1e-9)
-
-
-def test_it_is_nearer_to_what_all_queries_say_than_snips(many, log):
-    """Over parts drawn at random: of values, and of the difference between two candidates."""
-    a = many.features[:, 0] + 0.05 * np.random.default_rng(SEED).random(many.n_items)
-    b = other_scores(many)
-    whole, _ = part_of(many, log, 0)
-    targets = [y.sum() / x.sum() for y, x, _ in (by_query(many, log, s) for s in (a, b))]
-    errors = []
-    for seed in range(SEED, SEED + 100):
-        held_out, sums = part_of(many, log, seed, a, b)
-        value_a, value_b = map(held_out.value, sums)
-        snips_a, snips_b = (s.sum() / held_out.weight_sums.sum() for s in sums)
-        errors.append([
-            value_a - targets[0], snips_a - targets[0],
-            value_a - value_b - (targets[0] - targets[1]),
-            snips_a - snips_b - (targets[0] - targets[1]),
-        ])  # fmt: skip
-    of_value, of_snips, of_difference, of_snips_difference = (np.array(errors) ** 2).mean(axis=0)
-    assert of_value < 0.8 * of_snips
-    assert of_difference < of_snips_difference
-    assert whole.n_queries < many.n_queries
 
 
 def test_the_error_of_a_difference_is_that_of_the_bootstrap(many, log):

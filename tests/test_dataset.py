@@ -1,7 +1,5 @@
 """`RankingDataset`: checks, parts and variants, and its statistics."""
 
-import json
-
 import numpy as np
 import pytest
 from conftest import SEED
@@ -127,12 +125,6 @@ class TestParts:
 
 
 class TestIdentity:
-    def test_equality_and_fingerprint(self, data):
-        same = data.subset([0, 1, 2])
-        assert same == data
-        assert same.fingerprint == data.fingerprint
-        assert data != "a dataset"
-
     @pytest.mark.parametrize("what", ["features", "labels", "offsets", "query_ids", "names"])
     def test_any_change_changes_both(self, data, what):
         arrays = {
@@ -156,9 +148,6 @@ class TestIdentity:
         assert plus.fingerprint == minus.fingerprint
         text = RankingDataset.from_arrays(X=[[0.0]], y=[0], qid=["1"])
         assert text.fingerprint != plus.fingerprint
-
-    def test_repr(self, data):
-        assert repr(data) == "RankingDataset(n_queries=3, n_items=5, n_features=2, labels=0..4)"
 
 
 class TestSelectFeatures:
@@ -236,33 +225,6 @@ def test_items_and_degenerate_queries():
     assert figures.items_median == 4
     assert figures.items_mean == (1 + 4 + 4 + 19 + 20) / 5
     assert figures.items_histogram == Histogram((1, 2, 5, 10, 20, 50), (1, 2, 0, 1, 1))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "edges"),
-    [([1], (1, 2)), ([9, 10], (5, 10, 20)), ([100], (100, 200))],
-)
-def test_histogram_starts_and_ends_where_the_sizes_do(sizes, edges):
-    histogram = describe(dataset(sizes)).items_histogram
-    assert histogram.edges == edges
-    assert sum(histogram.counts) == len(sizes)
-
-
-@pytest.mark.parametrize(("n_labels", "counted"), [(20, True), (21, False)])
-def test_many_different_labels_are_not_counted(n_labels, counted):
-    figures = describe(dataset([n_labels], labels=np.arange(n_labels) / 2))
-    assert (figures.grades is not None) == counted
-    assert figures.label_max == (n_labels - 1) / 2
-
-
-@pytest.mark.parametrize("labels", [[0, 1.5], np.arange(30)])
-def test_to_dict_is_json(labels):
-    figures = describe(dataset([len(labels)], labels))
-    assert json.loads(json.dumps(figures.to_dict(), allow_nan=False)) == figures.to_dict() | {
-        "items_histogram": {"edges": list(figures.items_histogram.edges), "counts": [1]}
-    }
-    if len(labels) == 2:
-        assert figures.to_dict()["grades"] == {"0": 1, "1.5": 1}
 
 
 def test_blocks_do_not_matter(monkeypatch, tmp_path):

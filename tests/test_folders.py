@@ -5,7 +5,6 @@ import json
 import pytest
 
 from countersample import load_letor, synthetic
-from countersample.data import catalogue
 from countersample.data.labelled_files import load
 from countersample.data.letor import find_layout, save_letor
 from countersample.errors import DataError, ParameterError
@@ -66,34 +65,19 @@ class TestLetorsParts:
             (["S1.txt", "S2.txt"], "has S1 and S2, expected"),
             (["S1.txt", "S1.dat", "S2.txt", "S3.txt"], "both S1.dat and S1.txt look like S1"),
             (["notes.txt"], "no files named train, vali or test"),
+            (["Fold1/train.txt", "fold_01/train.txt"], "both Fold1 and fold_01 look like fold 1"),
+            (["set1.train.txt", "set2.train.txt"], "both set1.train.txt and set2.train.txt"),
         ],
     )
-    def test_what_cannot_be_told(self, tmp_path, names, said):
+    def test_names_that_are_ambiguous_or_incomplete(self, tmp_path, names, said):
         for name in names:
-            (tmp_path / name).touch()
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text("1 qid:1 1:1\n")
         with pytest.raises(DataError, match=said):
-            find_layout(tmp_path)
+            load_letor(tmp_path)
 
 
 class TestWhichFilesAreRead:
-    def test_the_fold_is_reported(self, letor):
-        parts = "train is S2.txt, S3.txt and S4.txt; vali is S5.txt.xz; test is S1.txt"
-        assert find_layout(letor).notes(2) == [f"{letor}: fold 2 of 5 is read ({parts})"]
-
-    def test_hidden_files_in_folds(self, tmp_path):
-        """Such as macOS leaves beside each file."""
-        (tmp_path / "Fold1").mkdir()
-        save_letor(WHOLE, tmp_path / "Fold1" / "train.txt")
-        (tmp_path / "Fold1" / "._train.txt").write_bytes(b"\0")
-        assert load_letor(tmp_path) == {"train": WHOLE}
-
-    def test_two_folders_of_one_fold(self, tmp_path):
-        for name in ("Fold1", "fold_01"):
-            (tmp_path / name).mkdir()
-            save_letor(WHOLE, tmp_path / name / "train.txt")
-        with pytest.raises(DataError, match="both Fold1 and fold_01 look like fold 1"):
-            load_letor(tmp_path)
-
     def test_a_folder_that_cannot_be_read(self, tmp_path, monkeypatch):
         def fail(_):  # as for an ordinary user: root may read everything
             raise PermissionError(13, "Permission denied")
@@ -133,20 +117,10 @@ class TestStudies:
         parts = load_fold(fold.config)
         assert [queries(part) for part in parts] == [of_parts(4, 5, 1), of_parts(2), of_parts(3)]
 
-    def test_other_files_are_other_data(self, letor):
-        before = [fold.config for fold in find_source(str(letor)).folds]
-        save_letor(PARTS[0].subset([0]), letor / "S1.txt")
-        after = [fold.config for fold in find_source(str(letor)).folds]
-        assert all(one != other for one, other in zip(before, after, strict=True))
-
     def test_the_name_of_a_folder_does_not_make_it_one_of_the_papers_sets(self, letor):
         folder = letor.rename(letor.parent / "istella-s")
         assert find_source(str(folder)).name == "istella-s (another)"
         assert find_source("istella-s", data_dir=folder.parent).name == "istella-s (another)"
-
-    def test_a_known_set_is_named_by_what_it_holds(self, letor, monkeypatch):
-        monkeypatch.setattr(catalogue, "recognise", lambda _: catalogue.get("istella-s"))
-        assert find_source(str(letor)).name == "istella-s"
 
     def test_a_fold_of_what_has_none(self):
         with pytest.raises(ParameterError, match="tiny has no folds"):

@@ -16,14 +16,6 @@ from countersample.torch.samplers import BlockTable
 # So rarely, over all shapes together, would correct draws fail: it is safe to try any seed.
 ALPHA = 1e-9
 
-any_weights = st.lists(
-    st.sampled_from([0.0, 1.0, 2.0, 1e-3, 1e3, 1e300])
-    | st.floats(0, 1e300, allow_subnormal=False)
-    | st.floats(-300, 300).map(lambda power: 10**power),
-    min_size=1,
-    max_size=60,
-).filter(any)
-
 
 @pytest.fixture(params=SHAPES)
 def weights(request, rng):
@@ -37,12 +29,6 @@ def test_the_probabilities_are_those_of_the_weights(weights):
     result, expected = twins_blocks.probabilities(weights), fractions_of(weights)
     np.testing.assert_allclose(result, expected, rtol=1e-12, atol=0)
     assert (result[expected == 0] == 0).all()
-
-
-@given(any_weights)
-def test_the_probabilities_are_those_of_any_weights(weights):
-    result = twins_blocks.probabilities(weights)
-    np.testing.assert_allclose(result, fractions_of(weights), rtol=1e-12, atol=1e-307)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 70))
@@ -69,13 +55,6 @@ def test_draws_follow_the_weights(weights, rng):
     assert counts.shape == (len(weights),)
     assert (counts[expected == 0] == 0).all()
     assert goodness_of_fit(counts, size * expected) > ALPHA / len(SHAPES)
-
-
-def test_the_check_would_find_wrong_draws(rng):
-    """Draws from weights that are 5 % off for half of the cells fail the same check."""
-    wrong = np.tile([0.95, 1.05], 500)
-    counts = np.bincount(BlockTable(wrong).sample(400_000, rng), minlength=1000)
-    assert goodness_of_fit(counts, np.full(1000, 400.0)) < ALPHA / len(SHAPES)
 
 
 def test_same_seed_same_draws_in_any_number_of_threads():

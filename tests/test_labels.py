@@ -7,19 +7,12 @@ from conftest import SEED
 from countersample import RankingDataset, evaluate, synthetic
 from countersample.errors import DataError
 from countersample.evaluation import learning_curve
-from countersample.metrics import METRICS, get_metric
 
 # Query a is ranked 2, 0 by its one feature; query b is ranked 0, 1; query c has nothing relevant.
 DATA = RankingDataset.from_arrays(
     X=[[0.1], [0.9], [0.5], [0.4], [0.3]], y=[0, 2, 0, 1, 0], qid=["a", "a", "b", "b", "c"]
 )
 SCORES = DATA.features[:, 0]
-
-
-class FirstFeature:
-    def predict(self, features):
-        assert features.shape == (5, 1)
-        return features[:, 0]
 
 
 def test_means_by_hand():
@@ -43,21 +36,8 @@ def test_values_of_each_query():
     assert "mrr" in found._repr_html_()
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_it_is_the_mean_of_the_metric(name, rng):
-    scores = rng.normal(size=5)
-    values = get_metric(name, ties="expected", no_relevant="skip")(
-        DATA.labels, scores, DATA.offsets
-    )
-    mean = evaluate(scores, DATA, [name], ties="expected", no_relevant="skip")[name]
-    assert type(mean) is float
-    assert mean == pytest.approx(np.nanmean(values), rel=1e-15)
-
-
 def test_a_query_of_no_relevant_items_alone_has_no_mean():
-    with pytest.raises(
-        DataError, match="arp has no query to average: of 1 queries, none has a rel"
-    ):
+    with pytest.raises(DataError, match="arp has no query to average: of 1 queries, none has"):
         evaluate([0.3], DATA.subset([2]), ["arp"])
 
 

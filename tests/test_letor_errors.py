@@ -45,32 +45,26 @@ def test_the_place_and_what_was_expected(tmp_path, line, expected):
     assert "\n" not in str(caught.value)
 
 
-def test_the_first_error_is_the_one_reported(tmp_path):
-    path = tmp_path / "train.txt"
-    path.write_text(GOOD * 50 + "1 qid:1 1:x\n" + GOOD * 50 + "1 qid:1 1:y\n")
-    with pytest.raises(DataError, match=r":51:11: expected a number after 1:, found 'x'"):
-        load_letor(path, threads=4)
+NO_ROWS = "no rows, expected lines 'label qid:ID"
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n", b"# only a comment\n", b"\xef\xbb\xbf"])
-def test_no_rows(tmp_path, content):
-    path = tmp_path / "empty.txt"
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", NO_ROWS),
+        (b"\n\n", NO_ROWS),
+        (b"# only a comment\n", NO_ROWS),
+        (b"\xef\xbb\xbf", NO_ROWS),
+        (bytes(range(256)) * 10, "1: a zero byte: this is a binary file"),
+        (b"1 qid:\xff\xfe 1:1\n", "is not UTF-8"),
+        (b"PK\x03\x04" + bytes(100), "an archive of several files, expected one: unpack it"),
+    ],
+    ids=["empty", "blank", "comment", "mark", "binary", "id", "zip"],
+)
+def test_files_without_letor_text(tmp_path, content, message):
+    path = tmp_path / "file"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"empty\.txt: no rows, expected lines 'label qid:ID"):
-        load_letor(path)
-
-
-def test_binary_file(tmp_path):
-    path = tmp_path / "model.bin"
-    path.write_bytes(bytes(range(256)) * 10)
-    with pytest.raises(DataError, match=r"model\.bin:1: a zero byte: this is a binary file"):
-        load_letor(path)
-
-
-def test_id_that_is_not_utf8(tmp_path):
-    path = tmp_path / "train.txt"
-    path.write_bytes(b"1 qid:\xff\xfe 1:1\n")
-    with pytest.raises(DataError, match="is not UTF-8"):
+    with pytest.raises(DataError, match=message):
         load_letor(path)
 
 
@@ -85,13 +79,6 @@ def test_damaged_archives(tmp_path, compress):
             load_letor(path)
     path.write_bytes(content[:middle] + bytes(64) + content[middle + 64 :])
     with pytest.raises(DataError, match=r"damaged|ends too soon|expected"):
-        load_letor(path)
-
-
-def test_archive_of_several_files(tmp_path):
-    path = tmp_path / "fold.zip"
-    path.write_bytes(b"PK\x03\x04" + bytes(100))
-    with pytest.raises(DataError, match="an archive of several files, expected one: unpack it"):
         load_letor(path)
 
 

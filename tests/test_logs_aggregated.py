@@ -1,8 +1,6 @@
 """Aggregated logs: they give the same counts, propensities, weights and rankers as the raw log."""
 
 import shutil
-import subprocess
-import sys
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -122,9 +120,6 @@ def test_sources_that_are_aggregated_or_text_are_aggregated_too(tmp_path):
     csv.write_csv(table, tmp_path / "log.csv")
     count_days(read_impressions(tmp_path / "log.csv"), tmp_path / "text")
     same_log(tmp_path / "text", tmp_path / "log.csv")  # ids are integers in both
-    count_days(read_impressions(table.select([0, 1, 2, 3, 4])), tmp_path / "least")
-    again = read_impressions(tmp_path / "least").counts()
-    assert again.sessions_from == "first position"
 
 
 def test_a_frame_or_csv_with_the_same_columns_is_the_same_log(tmp_path):
@@ -223,32 +218,6 @@ def test_late_rows_do_not_replace_their_day(tmp_path):
     assert read_impressions(tmp_path).counts().n_impressions == 2000
 
 
-@pytest.mark.parametrize("options", [[], ["--replace"]])
-def test_two_processes_that_count_a_day_lose_nothing(tmp_path, options):
-    """Each has a shard of the day: one of them is rejected, as the other was first."""
-    for shard in range(2):
-        table = log_of_a_day(n=100, first_session=100 * shard)
-        parquet.write_table(table, tmp_path / f"{shard}.parquet")
-    command = [sys.executable, "-m", "countersample", "log", "count"]
-    counting = [
-        subprocess.Popen(
-            [*command, tmp_path / f"{shard}.parquet", "-o", tmp_path / "counts", *options],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
-        for shard in range(2)
-    ]  # fmt: skip
-    errors = [each.communicate()[1] for each in counting]
-    codes = [each.returncode for each in counting]
-    n_impressions = read_impressions(tmp_path / "counts").counts().n_impressions
-    if options and codes == [0, 0]:  # the second began when the first had ended, and replaced it
-        assert n_impressions == 100
-        return
-    assert sorted(map(bool, codes)) == [False, True]
-    assert n_impressions == 100
-    (error,) = (text for text, code in zip(errors, codes, strict=True) if code)
-    assert "this day" in error
-
-
 def test_a_day_that_another_process_writes_meanwhile_is_not_replaced(tmp_path, monkeypatch):
     log, other = (read_impressions(log_of_a_day(n=n)) for n in (100, 50))
     original = aggregated.describe_sessions
@@ -291,33 +260,6 @@ def test_a_day_whose_folder_is_deleted_is_forgotten(tmp_path):
     assert [day.day for day in log.days().days] == [1, 3, 4]
     assert log.counts().n_impressions == 20 + 60 + 20
     assert not [path for path in tmp_path.rglob("*") if "2026-03-02" in str(path)]
-
-
-@pytest.mark.slow
-def test_adding_a_day_reads_no_other(tmp_path):
-    table = day_log(SEED, days=2)
-    log = read_impressions(table)
-    count_days(log.of_days(until=date(2026, 3, 2)), tmp_path)
-    old = tmp_path / "day=2026-03-01"
-    (old / "part.parquet").write_bytes(b"")  # reading it would raise an error
-    count_days(log.of_days(since=date(2026, 3, 2)), tmp_path)
-    shutil.rmtree(old)
-    same_log(tmp_path, table.filter(pa.compute.starts_with(table["timestamp"], "2026-03-02")))
-
-
-@pytest.mark.slow
-def test_a_write_that_fails_leaves_the_day_as_it_was(tmp_path, monkeypatch):
-    table = day_log(SEED, days=1)
-    count_days(read_impressions(table), tmp_path)
-
-    def fail(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pyarrow.parquet.write_table", fail)
-    with pytest.raises(CounterSampleError, match="No space left"):
-        count_days(read_impressions(table), tmp_path, replace=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["day=2026-03-01"]
-    same_log(tmp_path, table)
 
 
 def test_places_that_are_not_for_days_are_rejected(tmp_path):

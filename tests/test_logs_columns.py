@@ -120,13 +120,7 @@ def test_a_click_without_a_value_is_a_problem():
         }
     )  # fmt: skip
     log = read_impressions(table)
-    check = log.check()
-    assert (check.problems.bad_value, check.problems.n_invalid, check.problems.bad_click) == (
-        4,
-        4,
-        0,
-    )
-    assert in_full(check.counts) == {(1, 1, 1, ""): (2, 1, 2.5)}
+    assert in_full(log.check().counts) == {(1, 1, 1, ""): (2, 1, 2.5)}
     with pytest.raises(DataError, match="4 with a click whose value is not a number of at least 0"):
         log.counts()
 
@@ -148,21 +142,6 @@ def test_sessions_without_ids_are_impressions_of_the_first_position():
     for counts in (log.counts(), log.check().counts, PositionCounts.from_columns(**arrays)):
         assert (sessions_of(counts), counts.sessions_from) == ({1: 18, 2: 18}, "first position")
         assert counts.n_sessions is None
-
-
-def test_logged_propensities_keep_the_weight_of_what_each_click_is_worth():
-    table = pa.table(
-        {
-            "query_id": [1] * 5, "item_id": [1, 1, 2, 2, 3], "position": [1, 1, 2, 2, 3],
-            "click": [1, 1, 1, 0, 1], "propensity": [0.1, 1.0, 0.5, None, 0.5],
-            "value": [10.0, 1.0, 2.0, None, 0.0],
-        }
-    )  # fmt: skip
-    log = read_impressions(table)
-    counts = log.counts()
-    propensities = log.logged_propensities(counts).value
-    assert counts.value / propensities == pytest.approx([10 / 0.1 + 1, 2 / 0.5, 0])
-    assert propensities[2] == 1  # a click that is worth nothing weighs nothing
 
 
 @pytest.mark.parametrize(
@@ -210,11 +189,8 @@ def test_sessions_that_look_wrong_are_counted_and_left_out(engine, rng):
     log = read_impressions(table, engine=engine)
     suspicious = log.check().suspicious
     assert (suspicious.sessions, suspicious.session_clicks, suspicious.least_shown) == (30, 180, 5)
-    assert (suspicious.clients, suspicious.client_sessions, suspicious.many_sessions) == (
-        1,
-        150,
-        100,
-    )
+    assert (suspicious.clients, suspicious.client_sessions) == (1, 150)
+    assert suspicious.many_sessions == 100
     assert suspicious.client_clicks == busy["click"].sum()
     assert (suspicious.duplicates, suspicious.duplicate_clicks) == (60, again["click"].sum())
     assert suspicious.n_clicks == sum(table["click"].to_pylist())
@@ -278,10 +254,8 @@ def test_many_is_against_the_median_client(rng):
     busy = honest_sessions(rng, 1300)
     busy["client"] = np.where(busy["session"] < 1200, busy["session"] // 10, -1)
     suspicious = read_impressions(stacked(busy)).check().suspicious
-    assert (suspicious.clients, suspicious.many_sessions) == (
-        0,
-        20 * 10,
-    )  # 120 clients of 10, one of 100
+    # 120 clients of 10, one of 100
+    assert (suspicious.clients, suspicious.many_sessions) == (0, 20 * 10)
     busy["client"] = np.where(busy["session"] < 1200, busy["session"], -1)
     assert read_impressions(stacked(busy)).check().suspicious.clients == 0  # 100 is not many
     busy["client"] = np.where(busy["session"] < 1199, busy["session"], -1)
@@ -366,20 +340,11 @@ def test_a_few_odd_positions_are_not_positions_from_zero(position):
 def test_the_command_leaves_out_what_looks_wrong(tmp_path, rng):
     greedy = honest_sessions(rng, 30)
     greedy |= {"session": greedy["session"] + 1000, "click": np.ones(180, int)}
-    parts = [honest_sessions(rng), greedy]
-    for part in parts:
-        part["position"] -= 1
-    path = tmp_path / "log.csv"
-    csv.write_csv(stacked(*parts), path)
-    arguments = ["log", "check", str(path), "--positions-from", "0", "--join-queries"]
-    completed = invoke(*arguments)
-    assert "sessions that clicked all  30" in completed.output
-    assert "Warning: 30 sessions clicked" in completed.output
-    completed = invoke(*arguments, "--suspicious", "skip", "--json")
-    figures = json.loads(completed.output)
+    csv.write_csv(stacked(honest_sessions(rng), greedy), tmp_path / "log.csv")
+    arguments = ["log", "check", str(tmp_path / "log.csv")]
+    assert "Warning: 30 sessions clicked" in invoke(*arguments).output
+    figures = json.loads(invoke(*arguments, "--suspicious", "skip", "--json").output)
     assert (figures["sessions"], figures["suspicious"]["sessions"]) == (400, 30)
-    wrong = invoke(*arguments, "--suspicious", "maybe")
-    assert "--suspicious is 'maybe', expected one of keep, skip" in wrong.exception
 
 
 def test_names_of_the_raw_log_serve_its_aggregated_log():

@@ -23,7 +23,7 @@ from countersample.logs import (
     read_impressions,
 )
 from countersample.logs.days import Days, effective_impressions, weighted
-from countersample.options import EvaluationOptions, PropensityOptions, RankerOptions
+from countersample.options import EvaluationOptions, PropensityOptions
 from countersample.propensity import estimate
 
 DAYS = 4
@@ -94,9 +94,12 @@ def test_timestamps_are_numbers_of_any_type_and_unit(engine, factor, dtype):
         ([202603311259], "timestamp 202603311259 is a date written as a number"),
         ([20260331125959], "timestamp 20260331125959 is a date written as a number"),
         (["20260331125959"], "timestamp 20260331125959 is a date written as a number"),
+        ([17, 18, 19], "numbers up to 19, too small for seconds since 1970"),
+        (["Monday", "Tuesday", "Monday"], "the timestamp 'Monday' is no time"),
+        ([None, None, None], "no row has a timestamp|is Null|expected times"),
     ],
 )  # fmt: skip
-def test_numbers_that_are_not_times_since_1970_are_rejected(stamps, message):
+def test_what_is_no_time_since_1970_is_rejected(stamps, message):
     with pytest.raises(DataError, match=message):
         read_impressions(log_at(stamps)).days()
 
@@ -141,15 +144,6 @@ def test_items_that_are_counted_together_stay_so(table):
         np.testing.assert_allclose(getattr(large, name).sum(), getattr(every, name).sum())
         both = [np.bincount(c.position, getattr(c, name)) for c in (large, every)]
         np.testing.assert_allclose(*both)
-
-
-def test_a_half_life_of_ages_changes_nothing(table):
-    log = read_impressions(table)
-    ages = log.with_half_life("99999w")
-    found, counts = weighted(ages, ages.counts()), log.counts()
-    for name in ("impressions", "clicks", "value", "sessions"):
-        np.testing.assert_allclose(getattr(found, name), getattr(counts, name), rtol=1e-4)
-    assert weighted(log, counts) is counts
 
 
 def test_what_a_half_life_leaves(table):
@@ -211,61 +205,24 @@ def test_shuffles_are_seen_by_whole_numbers():
 
 
 @pytest.fixture(scope="module")
-def turned():
-    """Return the log of a shop whose users want the opposite in its first days."""
+def shop():
+    """Return the log of a shop over five days, and its features."""
     log, features = make(SEED, queries=60, sessions=1500)
-    session = log["session"].to_numpy()
-    old = session % 5 < 4
-    click = np.array(log["click"])
-    position = np.array(log["position"])
-    label = dict(zip(features["item_id"].to_pylist(), features["label"].to_pylist(), strict=True))
-    wanted = np.array([label[item] for item in log["item_id"].to_pylist()])
-    rng = np.random.default_rng(SEED)
-    unwanted = rng.random(len(click)) < (1 - wanted) ** 3 / position
-    day = np.where(old, session % 5, 27)
-    log = log.set_column(log.column_names.index("click"), "click",
-                         pa.array(np.where(old, unwanted, click).astype(np.int64)))  # fmt: skip
-    stamps = [f"2026-03-{d + 1:02d}T00:00:00" for d in day]
-    return log.append_column("timestamp", [stamps]), read_features(features), label
+    stamps = [f"2026-03-{session % 5 + 1:02d}" for session in log["session"].to_pylist()]
+    return log.append_column("timestamp", [stamps]), read_features(features)
 
 
-@pytest.mark.slow
-def test_recent_days_are_what_a_ranker_learns_from(turned):
-    log, features, label = turned
-    wanted = np.array([label[item] for item in features.item_ids.tolist()])
-    told = {}
-    for half_life in (None, "1d"):
-        opened = read_impressions(log)
-        told[half_life] = fit_from_impressions(
-            opened if half_life is None else opened.with_half_life(half_life),
-            features,
-            ranker=RankerOptions(safety=0),
-            propensities=[1 / k for k in range(1, 11)],
-            evaluation=EvaluationOptions(holdout_by="queries"),
-            seed=SEED,
-        )
-    scores = {name: fit.ranker.predict(features.dataset) for name, fit in told.items()}
-    follows = {name: np.corrcoef(each, wanted)[0, 1] for name, each in scores.items()}
-    assert follows["1d"] > 0.5 > follows[None]
-    assert told["1d"].settings["half_life"] == 1
-    assert any("half-life of 1 days the log is worth" in text for text in told["1d"].warnings)
-    assert told["1d"].check.counts.n_clicks == told[None].check.counts.n_clicks
-
-
-def test_what_cannot_be_weighted_is_told(table, turned):
+def test_what_cannot_be_weighted_is_told(table, shop):
     log = read_impressions(table)
     for bad in ("3", "soon", "0d", 14):
         with pytest.raises(ParameterError, match=r"half_life is .*, expected days or weeks"):
             log.with_half_life(bad)
     with pytest.raises(DataError, match="no column 'timestamp'"):
         read_impressions(table.drop_columns("timestamp")).with_half_life("3d")
-    shop, features, _ = turned
+    log, features = shop
+    recent = read_impressions(log).with_half_life("3d")
     with pytest.raises(ParameterError, match=r"needs whole numbers of clicks.*--half-life"):
-        fit_from_impressions(
-            read_impressions(shop).with_half_life("3d"),
-            features,
-            propensities=PropensityOptions(method="trust"),
-        )
+        fit_from_impressions(recent, features, propensities=PropensityOptions(method="trust"))
 
 
 def test_where_every_day_counts_alike_a_half_life_is_refused():
@@ -277,9 +234,9 @@ def test_where_every_day_counts_alike_a_half_life_is_refused():
 
 
 @pytest.mark.slow
-def test_the_leak_check_counts_every_impression_alike(turned, monkeypatch):
+def test_the_leak_check_counts_every_impression_alike(shop, monkeypatch):
     """Judged by time, with logged propensities: what leaks is of clicks, whatever their age."""
-    log, features, _ = turned
+    log, features = shop
     day = np.array([int(stamp[8:10]) for stamp in log["timestamp"].to_pylist()])
     looks = (1 + day % 3) / 3 / np.array(log["position"])  # otherwise from day to day
     log = log.append_column("propensity", pa.array(looks))
@@ -296,51 +253,6 @@ def test_the_leak_check_counts_every_impression_alike(turned, monkeypatch):
         fit_from_impressions(each, features, evaluation=last_day, seed=SEED)
     for plain, recent in zip(*seen, strict=True):
         np.testing.assert_array_equal(recent, plain)
-
-
-FIRST = datetime(2026, 3, 1)  # noqa: DTZ001 (a log without time zones)
-KINDS = {
-    "times": lambda stamps: pa.array(stamps, pa.timestamp("us")),
-    "in a zone": lambda stamps: pa.array([each.replace(tzinfo=UTC) for each in stamps]),
-    "dates": lambda stamps: pa.array([each.date() for each in stamps]),
-    "text": lambda stamps: pa.array([each.isoformat() for each in stamps]),
-    "seconds": lambda stamps: pa.array([_seconds(each) for each in stamps]),
-    "milliseconds": lambda stamps: pa.array([1000 * _seconds(each) for each in stamps]),
-    "seconds in text": lambda stamps: pa.array([str(_seconds(each)) for each in stamps]),
-    "fractions": lambda stamps: pa.array([_seconds(each) + 0.5 for each in stamps]),
-}
-
-
-def _seconds(stamp):
-    return int(stamp.replace(tzinfo=UTC).timestamp())
-
-
-def stamped(log, *, days=10, kind="times"):
-    """Return a log whose sessions are spread over days."""
-    codes = np.unique(log["session"].to_numpy(zero_copy_only=False), return_inverse=True)[1]
-    hours = codes * 24 * days // (codes.max() + 1)
-    stamps = [FIRST + timedelta(hours=int(hour)) for hour in hours]
-    return log.append_column("timestamp", KINDS[kind](stamps))
-
-
-@pytest.fixture(scope="module")
-def shop():
-    return make(SEED)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_days_and_their_rows(engine, shop, kind):
-    log = stamped(shop[0].slice(0, 500), days=4, kind=kind)
-    found = read_impressions(log, engine=engine)
-    stamps = stamped(shop[0].slice(0, 500), days=4)["timestamp"].to_pylist()
-    own = np.array([each.date() for each in stamps])
-    days = found.days()
-    assert days.days == tuple(FIRST.date() + timedelta(days=k) for k in range(4))
-    assert days.rows == tuple(int((own == day).sum()) for day in days.days)
-    cut = days.days[2]
-    before, after = found.of_days(until=cut), found.of_days(since=cut)
-    assert before.counts().n_impressions == (own < cut).sum()
-    assert after.counts().n_impressions == (own >= cut).sum()
 
 
 @pytest.fixture(params=["UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kathmandu"])
@@ -364,57 +276,65 @@ MOMENT_DAYS = Days(
      date(2026, 10, 25)),
     (1,) * 6,
 )  # fmt: skip
+SECONDS = [int(moment.timestamp()) for moment in MOMENTS]
+KINDS = {
+    "UTC": pa.array(MOMENTS, pa.timestamp("us", "UTC")),
+    "another zone": pa.array(MOMENTS, pa.timestamp("ms", "America/New_York")),
+    "nanoseconds": pa.array(MOMENTS, pa.timestamp("ns", "UTC")),
+    "no zone": pa.array([each.replace(tzinfo=None) for each in MOMENTS], pa.timestamp("us")),
+    "dates": pa.array([each.date() for each in MOMENTS]),
+    "text": pa.array([each.isoformat() for each in MOMENTS]),
+    "seconds": pa.array(SECONDS),
+    "fractions": pa.array([each + 0.5 for each in SECONDS]),
+    "milliseconds": pa.array([1000 * each for each in SECONDS]),
+    "seconds in text": pa.array(list(map(str, SECONDS))),
+}
 
 
 def log_of_moments(kind):
-    """Return a log with one row per moment, as Arrow table or as a relation of the user."""
+    """Return a log with one row per moment."""
     n = len(MOMENTS)
-    naive = [moment.replace(tzinfo=None) for moment in MOMENTS]
-    stamps = {
-        "UTC": pa.array(MOMENTS, pa.timestamp("us", "UTC")),
-        "another zone": pa.array(MOMENTS, pa.timestamp("ms", "America/New_York")),
-        "nanoseconds": pa.array(MOMENTS, pa.timestamp("ns", "UTC")),
-        "no zone": pa.array(naive, pa.timestamp("us")),
-        "text": pa.array([moment.isoformat() for moment in MOMENTS]),
-        "seconds": pa.array([moment.timestamp() for moment in MOMENTS]),
-        "relation": pa.array(MOMENTS, pa.timestamp("us", "UTC")),
-    }
-    table = pa.table({
+    return pa.table({
         "query_id": ["a"] * n, "item_id": range(n), "position": range(1, n + 1),
-        "click": [0, 1] * (n // 2), "session": ["s"] * n, "timestamp": stamps[kind],
+        "click": [0, 1] * (n // 2), "session": ["s"] * n, "timestamp": KINDS[kind],
     })  # fmt: skip
-    return duckdb.connect().from_arrow(table) if kind == "relation" else table
 
 
-@pytest.mark.usefixtures("machine_zone")
-@pytest.mark.parametrize(
-    "kind",
-    ["UTC", "another zone", "nanoseconds", "no zone", "text", "seconds", "relation"],
-)
-def test_days_are_of_utc_in_any_zone_of_the_machine(kind):
-    log = read_impressions(log_of_moments(kind))
+def assert_days_are_of_utc(log):
     assert log.days() == MOMENT_DAYS
     summer = date(2026, 7, 2)
     assert log.of_days(since=summer).counts().n_impressions == 2
     assert log.of_days(until=summer).counts().n_impressions == 4
 
 
-@pytest.mark.parametrize("kind", ["UTC", "no zone"])
+@pytest.mark.usefixtures("machine_zone")
+@pytest.mark.parametrize("kind", KINDS)
+def test_days_are_of_utc_in_any_zone_of_the_machine(kind):
+    assert_days_are_of_utc(read_impressions(log_of_moments(kind)))
+
+
+@pytest.mark.usefixtures("machine_zone")
+def test_days_of_a_relation_of_the_user_are_of_utc():
+    relation = duckdb.connect().from_arrow(log_of_moments("UTC"))
+    assert_days_are_of_utc(read_impressions(relation))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_days_are_of_utc_in_a_spark_session_of_another_zone(cluster, kind):
     zone = cluster.conf.get("spark.sql.session.timeZone")
     cluster.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:
-        assert read_impressions(log_of_moments(kind), engine="spark").days() == MOMENT_DAYS
+        assert_days_are_of_utc(read_impressions(log_of_moments(kind), engine="spark"))
     finally:
         cluster.conf.set("spark.sql.session.timeZone", zone)
 
 
-@pytest.mark.usefixtures("machine_zone")
-def test_a_half_life_is_of_utc_in_any_zone_of_the_machine():
-    log = read_impressions(log_of_moments("UTC")).with_half_life("1w")
-    counts = weighted(log, log.counts())
-    ages = np.array([(MOMENT_DAYS.days[-1] - day).days for day in MOMENT_DAYS.days])
-    np.testing.assert_allclose(counts.impressions, 0.5 ** (ages / 7))
+def test_rows_without_a_time_are_learned_from():
+    log = read_impressions(log_at([*MOMENTS, None, None], pa.timestamp("us", "UTC")))
+    cut = log.days().days[-1]
+    parts = log.of_days(until=cut), log.of_days(since=cut)
+    assert sum(part.counts().n_impressions for part in parts) == len(MOMENTS) + 2
+    assert log.days() == MOMENT_DAYS
 
 
 @pytest.mark.usefixtures("machine_zone")
@@ -436,16 +356,6 @@ def test_ages_of_dates_are_of_utc_in_any_zone_of_the_machine():
         midnight = datetime(2026, 12, 31, tzinfo=UTC)
         expected = [(midnight - moment) / timedelta(days=1) for moment in MOMENTS]
         np.testing.assert_allclose(ages, expected, rtol=1e-6)
-
-
-def test_rows_without_a_time_are_learned_from(shop):
-    log = stamped(shop[0].slice(0, 100), days=2)
-    some = pa.array([None] * 10 + log["timestamp"].to_pylist()[10:], log["timestamp"].type)
-    found = read_impressions(log.set_column(log.num_columns - 1, "timestamp", some))
-    cut = found.days().days[-1]
-    total = found.of_days(until=cut).counts().n_impressions
-    assert total + found.of_days(since=cut).counts().n_impressions == 100
-    assert sum(found.days().rows) == 90
 
 
 def test_the_usual_cut_leaves_a_fifth():
@@ -477,18 +387,3 @@ def test_a_cut_that_is_asked_for():
     ]:
         with pytest.raises(ParameterError, match=message):
             cut(first, last)
-
-
-@pytest.mark.parametrize(
-    ("stamps", "told"),
-    [
-        ([17, 18, 19], "numbers up to 19, too small for seconds since 1970"),
-        (["Monday", "Tuesday", "Monday"], "the timestamp 'Monday' is no time"),
-        ([None, None, None], "no row has a timestamp|is Null|expected times"),
-    ],
-)
-def test_what_is_no_time(stamps, told):
-    log = pa.table({"query_id": [1, 1, 2], "item_id": [1, 2, 1], "position": [1, 2, 1],
-                    "click": [0, 1, 1], "timestamp": stamps})  # fmt: skip
-    with pytest.raises(DataError, match=told):
-        read_impressions(log).days()

@@ -116,22 +116,6 @@ def test_check_counts_what_is_wrong(engine):
         log.counts()
 
 
-def test_clicks_without_impressions_are_counted():
-    table = pa.table(
-        {
-            "query_id": [1, 1, 1, 1, 1, 1],
-            "item_id": [1, 2, 3, 4, 5, 6],
-            "position": [1, 1, 1, 1, 1, 1],
-            "click": [3.0, 1.0, 0.5, -1.0, None, 3.0],
-            "impressions": [3.0, 0.0, 2.0, 2.0, 2.0, 2.0],
-        }
-    )
-    figures = read_impressions(table).check()
-    assert figures.problems.bad_click == figures.problems.n_invalid == 5
-    assert as_dict(figures.counts) == {(1, 1, 1): (3, 3)}
-    assert "more clicks than impressions" in figures.warnings[0]
-
-
 def test_sessions_and_duplicates_and_policies(engine, rng):
     table = random_log(rng, 1000)
     keys = list(zip(*(table[n].to_pylist() for n in ("session", "query_id", "item_id", "position")),
@@ -164,15 +148,6 @@ def test_logged_propensities_keep_the_weight_of_each_row(engine, rng):
             assert weight == pytest.approx(expected[key], rel=1e-9)
         else:
             assert np.isnan(weight)
-
-
-def test_logged_propensities_pass_over_impossible_rows():
-    table = pa.table(
-        {"query_id": [1, 1, None], "item_id": [1, 1, 1], "position": [1, 1, 1], "click": [1, 2, 1],
-         "propensity": [0.5, 0.1, 0.1]}
-    )  # fmt: skip
-    log = read_impressions(table)
-    assert log.logged_propensities(log.check().counts).value.tolist() == [0.5]
 
 
 def by_page(counts):

@@ -1,22 +1,22 @@
 """Features of pairs, of items, of queries, of the log itself: joined, read, and judged by."""
 
 import gzip
+import html
 import json
 import re
 from dataclasses import replace
 
-import invoking
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import shops
-from pyarrow import compute, csv, parquet
+from pyarrow import csv, parquet
 
 from countersample import CounterSampleRanker, load_ranker
 from countersample.data.encoder import EncodedColumn
 from countersample.errors import DataError, ParameterError
-from countersample.fitting import compare_from_impressions
+from countersample.fitting import compare_from_impressions, fit_from_impressions
 from countersample.logs import read_features, read_impressions
 from countersample.options import FeatureOptions
 
@@ -82,9 +82,7 @@ def test_pairs_without_features_of_their_item_are_left_out():
     assert 15 not in table.item_ids
     assert len(table.item_ids) == 20
     (warning,) = table.warnings
-    assert warning.startswith(
-        "4 of 24 pairs of query and item have no row in the features of items"
-    )
+    assert warning.startswith("4 of 24 pairs of query and item have no row in the features")
     with pytest.raises(DataError, match="no pair of query and item has all features: check that"):
         read_features(pairs_table(), queries=pa.table({"query_id": ["x"], "a": [1]}))
 
@@ -216,146 +214,92 @@ def test_categories_of_text_files_stay_as_they_are_written(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory):
-    """A shop whose features have a category that matters, dates, text; and a later log."""
-    folder = tmp_path_factory.mktemp("shop")
+def shop():
+    """A log, and features with a category that matters, text, numbers that are names, and dates."""
     log, features = shops.make(3, queries=60, sessions=2500)
-    later, _ = shops.make(3, queries=60, sessions=1200)
     rng = np.random.default_rng(0)
     n = len(features)
-    reviews = features["reviews"].to_numpy()
-    features = features.drop_columns(["reviews"]).append_column(
-        "stars", pa.array(np.array(["few", "some, or so", "many"])[(reviews * 3).astype(int)])
-    )
-    features = features.append_column("title", pa.array([f"item {row}" for row in range(n)]))
-    features = features.append_column("year", pa.array(2015 + rng.integers(0, 4, n)))
-    since = np.datetime64("2026-01-01") + rng.integers(0, 300, n)
-    features = features.append_column("since", pa.array(since))
-    parquet.write_table(features, folder / "features.parquet")
-    csv.write_csv(features, folder / "features.csv")
-    parquet.write_table(log, folder / "log.parquet")
-    parquet.write_table(later, folder / "later.parquet")
-    return folder
-
-
-@pytest.fixture
-def run(shop, monkeypatch):
-    monkeypatch.chdir(shop)
-
-    def invoke(*arguments, fails=False):
-        result = invoking.invoke(*arguments)
-        assert (result.exit_code != 0) == fails, result.output
-        return str(result.exception) if fails else result.stdout
-
-    return invoke
+    stars = (features["reviews"].to_numpy() * 3).astype(int)
+    features = features.drop_columns(["reviews"])
+    for name, values in {
+        "stars": np.array(["few", "some, or so", "many"])[stars],
+        "title": [f"item {row}" for row in range(n)],
+        "year": 2015 + rng.integers(0, 4, n),
+        "since": np.datetime64("2026-01-01") + rng.integers(0, 300, n),
+    }.items():
+        features = features.append_column(name, pa.array(values))
+    return log, features
 
 
 @pytest.mark.slow
-def test_fit_takes_the_table_and_says_what_it_leaves_out(run, shop):
-    summary = json.loads(
-        run("fit", "log.parquet", "--features", "features.parquet", "-o", "ranker.json",
-            "--categorical", "year", *GAMMA, "--json")
-    )  # fmt: skip
-    assert summary["warnings"][0].startswith(
-        "Left out of the features: 'title' (text of 600 values)"
-    )
-    assert "'title' (text of 600 values)" in (shop / "ranker.html").read_text().replace(
-        "&#39;", "'"
-    )
-    ranker = load_ranker(shop / "ranker.json")
-    assert "stars=some, or so" in ranker.feature_names_in_
+def test_fit_takes_the_table_and_says_what_it_leaves_out(shop, run, tmp_path):
+    for name, table in zip(("log", "features"), shop, strict=True):
+        parquet.write_table(table, tmp_path / f"{name}.parquet")
+    printed = run("fit", "log.parquet", "--features", "features.parquet", "-o", "ranker.json",
+                  "--categorical", "year", *GAMMA, "--json")  # fmt: skip
+    left_out = "Left out of the features: 'title' (text of 600 values)"
+    assert json.loads(printed)["warnings"][0].startswith(left_out)
+    assert left_out in html.unescape((tmp_path / "ranker.html").read_text())
+    ranker = load_ranker(tmp_path / "ranker.json")
+    assert any(left_out in warning for warning in ranker.provenance_["warnings"])
     assert ranker.preprocessing_.encoder.columns[-1] == EncodedColumn(
         "since", "date", reference="2026-10-27"
     )
-    assert any("Left out" in warning for warning in ranker.provenance_["warnings"])
-    # by the names of indicators: more stars are better
     weights = dict(zip(ranker.feature_names_in_, ranker.coef_, strict=True))
     assert weights["stars=many"] > weights["stars=few"]
 
 
 @pytest.mark.slow
-def test_rankers_that_read_the_same_table_in_different_ways(run, shop):
-    for name, options in {
-        "a.json": ["--categorical", "year"],
-        "b.json": ["--age-at", "2026-01-01", "--exclude", "stars"],
-        "c.json": ["--include", "price,year"],
-    }.items():
-        run("fit", "log.parquet", "--features", "features.parquet", "-o", name, *options, *GAMMA)
-    rankers = {name: load_ranker(shop / name) for name in ("a.json", "b.json", "c.json")}
-    assert rankers["c.json"].preprocessing_.encoder is None
-    table = read_features(shop / "features.parquet", rankers=list(rankers.values()))
+def test_rankers_that_read_the_same_table_in_different_ways(shop):
+    log, features = read_impressions(shop[0]), shop[1]
+    ways = {
+        "a": {"categorical": ["year"]},
+        "b": {"age_at": "2026-01-01", "exclude": ["stars"]},
+        "c": {"include": ["price", "year"]},
+    }
+    known = 1 / np.arange(1.0, 11)
+    rankers, scores = {}, {}
+    for name, options in ways.items():
+        table = read_features(features, **options)
+        rankers[name] = fit_from_impressions(log, table, propensities=known, seed=0).ranker
+        scores[name] = rankers[name].predict(table.dataset)
+    table = read_features(features, rankers=list(rankers.values()))
     assert not table.warnings
-    log = read_impressions(shop / "later.parquet")
-    result = compare_from_impressions(log, table, rankers, propensities=1 / np.arange(1.0, 11))
-    scores = {}
-    for name, ranker in rankers.items():
-        own = read_features(shop / "features.parquet", encoder=ranker.preprocessing_.encoder) if (
-            ranker.preprocessing_.encoder is not None
-        ) else read_features(shop / "features.parquet", include=["price", "year"])  # fmt: skip
-        assert own.item_ids.tolist() == table.item_ids.tolist()
-        scores[name] = ranker.predict(own.dataset)
-    same = compare_from_impressions(log, table, scores, propensities=1 / np.arange(1.0, 11))
-    for name in rankers:
-        mine, other = (each.comparison.estimates[name].value for each in (result, same))
-        assert mine == other
-    output = json.loads(
-        run("compare", *rankers, "--log", "later.parquet", "--features", "features.csv", *GAMMA,
-            "--json")
-    )  # fmt: skip
-    assert [each["candidate"] for each in output["differences"]] == list(rankers)
-    plain = read_features(shop / "features.parquet")
+    by_rankers, by_scores = (
+        compare_from_impressions(log, table, each, propensities=known).comparison.estimates
+        for each in (rankers, scores)
+    )
+    for name in ways:
+        assert by_rankers[name].value == by_scores[name].value
     with pytest.raises(DataError, match="not read in the way that the ranker reads its columns"):
-        plain.dataset_for(rankers["a.json"])
+        read_features(features).dataset_for(rankers["a"])
 
 
 @pytest.mark.slow
-def test_a_ranker_is_evaluated_on_its_table(run, shop):
-    table = parquet.read_table(shop / "features.parquet")
-    labels = compute.cast(compute.greater(table["label"], 0.2), pa.int64())
-    at = table.column_names.index("label")
-    parquet.write_table(table.set_column(at, "label", labels), shop / "judged.parquet")
-    run("fit", "log.parquet", "--features", "features.parquet", "-o", "r.json", *GAMMA)
-    means = json.loads(run("evaluate", "r.json", "judged.parquet", "--json"))
-    assert means["judged.parquet"]["ndcg@10"] > 0.5
-    output = run("evaluate", "r.json", "log.parquet", fails=True)
-    assert "no column 'text_match'" in output
-
-
-@pytest.mark.slow
-def test_features_of_items_and_of_the_log_on_the_command_line(run, shop):
-    table = parquet.read_table(shop / "features.parquet")
-    parquet.write_table(table.select(["item_id", "stars", "since"]), shop / "items.parquet")
-    log = parquet.read_table(shop / "log.parquet")
-    price = dict(zip(table["item_id"].to_pylist(), table["price"].to_pylist(), strict=True))
+def test_features_of_items_and_of_the_log_on_the_command_line(shop, run, tmp_path):
+    log, features = shop
+    items = features.select(["item_id", "stars", "since"])
+    parquet.write_table(items, tmp_path / "items.parquet")
+    price = dict(zip(features["item_id"].to_pylist(), features["price"].to_pylist(), strict=True))
     prices = pa.array([price[item] for item in log["item_id"].to_pylist()])
-    parquet.write_table(log.append_column("price", prices), shop / "own.parquet")
-    run("fit", "own.parquet", "--item-features", "items.parquet", "--log-features", "price",
-        "-o", "own.json", *GAMMA)  # fmt: skip
-    ranker = load_ranker(shop / "own.json")
+    parquet.write_table(log.append_column("price", prices), tmp_path / "log.parquet")
+    tables = ("--item-features", "items.parquet", "--log-features", "price")
+    run("fit", "log.parquet", *tables, "-o", "own.json", *GAMMA)
+    ranker = load_ranker(tmp_path / "own.json")
     assert list(ranker.feature_names_in_) == [
         "price", "stars=few", "stars=many", "stars=some, or so", "since",
     ]  # fmt: skip
     assert ranker.provenance_["data"] == "items.parquet"
-    assert "own.json" in run(
-        "compare", "own.json", "--log", "own.parquet", "--item-features", "items.parquet",
-        "--log-features", "price", *GAMMA,
-    )  # fmt: skip
-    output = run("fit", "log.parquet", "-o", "x.json", fails=True)
-    assert "no features are given: expected a table of them (--features), or features of" in output
+    assert "own.json" in run("compare", "own.json", "--log", "log.parquet", *tables, *GAMMA)
+    error = run("fit", "log.parquet", "-o", "x.json", fails=True)
+    assert "no features are given: expected a table of them (--features), or features of" in error
 
 
-@pytest.mark.parametrize("command", ["fit", "train"])
-def test_a_ranker_is_not_written_under_the_name_of_something_else(run, command):
-    arguments = (
-        ["log.parquet", "--features", "features.parquet"] if command == "fit" else ["x", "y"]
-    )
-    output = run(command, *arguments, "-o", "model.onnx", fails=True)
-    assert output == (
-        "model.onnx: a ranker is written as JSON, expected a name such as model.json; from it, "
-        "countersample export writes other formats"
-    )
-    output = run(command, *arguments, "-o", "model.PARQUET", fails=True)
-    assert "a ranker is written as JSON, expected a name such as model.json" in output
+@pytest.mark.parametrize("command", [("fit", "x", "--features", "y"), ("train", "x", "y")])
+@pytest.mark.parametrize("name", ["model.onnx", "model.PARQUET"])
+def test_a_ranker_is_not_written_under_the_name_of_something_else(run, command, name):
+    error = run(*command, "-o", name, fails=True)
+    assert f"{name}: a ranker is written as JSON, expected a name such as model.json; from" in error
 
 
 def test_columns_that_a_ranker_knows_are_read_as_it_reads_them():

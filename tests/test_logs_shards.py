@@ -30,7 +30,7 @@ from countersample.logs import (
     read_training_shards,
     write_training_shards,
 )
-from countersample.logs.exposure import examination_of_rows, weigh_pairs
+from countersample.logs.exposure import weigh_pairs
 from countersample.propensity import ContextPropensities, Propensities
 from countersample.rankers import load_ranker
 
@@ -58,28 +58,22 @@ def make_features(rng, *, n_items=N_ITEMS + 2):
     )  # fmt: skip
 
 
-def make_log(rng, features, *, n_sessions=600, **columns):
+def make_log(rng, features, *, n_sessions=600):
     """Sessions that show five of the items of a query in a random order; users see 1/rank."""
     wanted = features["label"].to_numpy().reshape(N_QUERIES, -1)
     query = rng.integers(N_QUERIES, size=n_sessions)
     item = rng.permuted(np.tile(np.arange(N_ITEMS), (n_sessions, 1)), axis=1)[:, :5]
     position = np.tile(np.arange(1, 6), (n_sessions, 1))
-    chance = wanted[query[:, None], item] / position
-    click = (rng.random(item.shape) < chance).astype(np.int64)
-    table = {
+    click = rng.random(item.shape) < wanted[query[:, None], item] / position
+    return pa.table({
         "query_id": [f"q{q}" for q in np.repeat(query, 5)],
         "item_id": item.ravel(),
         "position": position.ravel(),
-        "click": click.ravel(),
+        "click": click.ravel().astype(np.int64),
         "session": np.repeat(np.arange(n_sessions), 5),
-    }
-    if "context" in columns:
-        table["context"] = np.repeat(np.array(["phone", "desktop"])[query % 2], 5)
-    if "value" in columns:
-        table["value"] = click.ravel() * rng.integers(1, 4, click.size).astype(np.float64)
-    if "without session" in columns:
-        del table["session"]
-    return pa.table(table)
+        "context": np.repeat(np.array(["phone", "desktop"])[query % 2], 5),
+        "value": click.ravel() * rng.integers(1, 4, click.size).astype(np.float64),
+    })  # fmt: skip
 
 
 # -- weights -------------------------------------------------------------------------------------
@@ -107,50 +101,32 @@ def assert_same_pairs(found, expected):
     assert_allclose([found[key] for key in expected], list(expected.values()), rtol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("columns", "propensities"),
+    ("dropped", "propensities"),
     [
-        ((), THETA),
-        (("value",), THETA),
-        (("without session",), THETA),
-        ((), THETA[:2]),
-        (("context",), CURVES),
-        (("context", "value"), CURVES),
+        (["context", "value"], THETA),
+        (["context"], THETA),
+        (["context", "value", "session"], THETA),
+        (["context", "value"], THETA[:2]),
+        (["value"], CURVES),
+        ([], CURVES),
     ],
 )
-def test_weights_made_where_the_log_is_are_those_of_the_path_in_memory(columns, propensities, rng):
-    """Compare the formula on DuckDB, which shares it with Spark through narwhals."""
+def test_shards_have_the_weights_of_the_path_in_memory(
+    dropped, propensities, cluster, rng, tmp_path
+):
     features = make_features(rng)
-    table = make_log(rng, features, **dict.fromkeys(columns, True))
-    connection = duckdb.connect()
-    log = read_impressions(connection.from_arrow(table))
-    counts = log.counts()
-    found = examination_of_rows(propensities, counts)
-    places = pa.table(
-        {"position": counts.position, "alpha": found.alpha, "beta": found.beta}
-        | ({"context": counts.context_ids[counts.context]} if "context" in columns else {})
-    ).filter(pa.array(~np.isnan(found.alpha)))
-    known = nw.from_native(connection.from_arrow(places)).lazy().unique()
-    groups = aggregation.group(log.frame)
-    sessions = aggregation.group_first_position(groups)
-    if "without session" not in columns:
-        sessions = aggregation.group_sessions(log.frame)
-    pairs = log.collect(weigh_pairs(groups, sessions, known, worth=1.0)).to_pylist()
-    shown = {*zip(table["query_id"].to_pylist(), table["item_id"].to_pylist(), strict=True)}
-    assert {(each["query_id"], each["item_id"]) for each in pairs} == shown
-    dataset, expected, _ = in_memory(table, features, propensities)
-    wanted = {
-        (str(dataset.query_ids[q]), int(item)): (weight, clicks)
-        for q, item, weight, clicks in zip(
-            expected.query, expected.item, expected.weights, expected.clicks, strict=True
-        )
-    }
-    told = {
-        (each["query_id"], each["item_id"]): (each["clicks"] / each["propensity"], each["clicks"])
-        for each in pairs
-        if each["clicks"]
-    }
-    assert_same_pairs(told, wanted)
+    table = make_log(rng, features).drop_columns(dropped)
+    report = write_training_shards(
+        read_impressions(cluster.createDataFrame(table)), cluster.createDataFrame(features),
+        propensities, tmp_path / "shards", n_shards=2, missing="skip",
+    )  # fmt: skip
+    dataset, log, told = in_memory(table, features, propensities)
+    assert report == told
+    found = read_training_shards(tmp_path / "shards")
+    assert found[0].feature_names == ("match", "price €")
+    assert_same_pairs(by_pair(*found), by_pair(dataset, log))
 
 
 def test_an_item_shown_twice_per_page_counts_in_part_with_its_clicks_by_chance():
@@ -173,53 +149,39 @@ def test_an_item_shown_twice_per_page_counts_in_part_with_its_clicks_by_chance()
 def made():
     rng = np.random.default_rng(SEED)
     features = make_features(rng)
-    return make_log(rng, features, n_sessions=1500), features
+    table = make_log(rng, features, n_sessions=1500)
+    return table.drop_columns(["context", "value"]), features
 
 
 @pytest.fixture(scope="module")
 def shards(made, cluster, tmp_path_factory):
-    """What Spark wrote of a log, and what it said."""
+    """The folder that Spark wrote of a log."""
     table, features = made
     folder = tmp_path_factory.mktemp("scale") / "shards"
     log = read_impressions(cluster.createDataFrame(table))
-    report = write_training_shards(
-        log, cluster.createDataFrame(features), THETA, folder, n_shards=3
-    )
-    return folder, report
-
-
-@pytest.mark.slow
-def test_shards_have_the_weights_of_the_path_in_memory(made, shards):
-    folder, report = shards
-    dataset, expected, told = in_memory(*made, THETA)
-    assert report == told
-    found, log = read_training_shards(folder)
-    assert_same_pairs(by_pair(found, log), by_pair(dataset, expected))
-    assert found.feature_names == ("match", "price €")
+    write_training_shards(log, cluster.createDataFrame(features), THETA, folder, n_shards=3)
+    return folder
 
 
 def test_a_query_is_in_one_shard_with_all_items_that_were_shown(made, shards):
-    folder, _ = shards
-    parts = [read_training_shards(folder, rank=rank, world_size=3) for rank in range(3)]
-    queries = np.concatenate([dataset.query_ids for dataset, _ in parts])
-    assert len(np.unique(queries)) == len(queries)
-    shown = {*zip(made[0]["query_id"].to_pylist(), made[0]["item_id"].to_pylist(), strict=True)}
-    clicked = {q for q, c in zip(made[0]["query_id"].to_pylist(), made[0]["click"].to_pylist(),
-                                 strict=True) if c}  # fmt: skip
-    n_items = {str(q): 0 for q in clicked}
-    for query, _item in shown:
-        n_items[query] = n_items.get(query, 0) + 1
-    for dataset, _ in parts:
-        for query, size in zip(dataset.query_ids, dataset.query_sizes, strict=True):
-            assert size == n_items[str(query)]
-    assert {*queries.tolist()} == clicked
+    table, _ = made
+    parts = [read_training_shards(shards, rank=rank, world_size=3)[0] for rank in range(3)]
+    sizes = [(str(q), n) for part in parts
+             for q, n in zip(part.query_ids, part.query_sizes, strict=True)]  # fmt: skip
+    shown = table.group_by("query_id").aggregate([("item_id", "count_distinct"), ("click", "sum")])
+    expected = [
+        (row["query_id"], row["item_id_count_distinct"])
+        for row in shown.to_pylist()
+        if row["click_sum"]
+    ]
+    assert sorted(sizes) == sorted(expected)
 
 
 @pytest.mark.slow
 def test_what_cannot_be_used_is_told_as_in_memory(cluster, rng, tmp_path):
     """By context, with values, some features gone, some positions and a context not known."""
     features = make_features(rng)
-    table = make_log(rng, features, context=True, value=True)
+    table = make_log(rng, features)
     features = features.slice(15).take(
         pa.array(np.flatnonzero(rng.random(len(features) - 15) < 0.9))
     )
@@ -290,19 +252,12 @@ def shard(**columns):
     return pa.table({name: c for name, c in (table | columns).items() if c is not None})
 
 
-def test_a_shard_is_read(tmp_path):
-    parquet.write_table(shard(), tmp_path / "0.parquet")
-    dataset, log = read_training_shards(tmp_path)
-    assert dataset.query_ids.tolist() == ["a", "b"]
-    assert dataset.query_sizes.tolist() == [2, 1]
-    assert log.query.tolist() == [0, 1]
-    assert log.item.tolist() == [0, 0]
-    assert log.weights.tolist() == [2.0, 8.0]
-
-
 def test_clicks_by_chance_are_taken_off(tmp_path):
     parquet.write_table(shard(by_chance=[0.5, 0.0, 0.0]), tmp_path / "0.parquet")
-    assert read_training_shards(tmp_path)[1].weights.tolist() == [1.0, 8.0]
+    dataset, log = read_training_shards(tmp_path)
+    assert dataset.query_sizes.tolist() == [2, 1]
+    assert log.item.tolist() == [0, 0]
+    assert log.weights.tolist() == [1.0, 8.0]
 
 
 @pytest.mark.parametrize(
@@ -345,18 +300,13 @@ def test_files_that_are_no_shards(tmp_path):
 # -- training ------------------------------------------------------------------------------------
 
 
-def truth(features):
-    return read_features(features).dataset
-
-
 def test_two_processes_train_on_what_spark_wrote(made, shards, tmp_path):
     """The whole path: a log, Spark's cluster, torchrun, a ranker that ranks."""
     need("torch")
-    folder, _ = shards
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
          "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1",
-         str(ROOT / "examples" / "train_from_shards.py"), str(folder), "-o",
+         str(ROOT / "examples" / "train_from_shards.py"), str(shards), "-o",
          str(tmp_path / "ranker.json"), "--hidden", "8", "--learning-rate", "0.01",
          "--epochs", "8", "--seed", str(SEED)],
         env=os.environ | {
@@ -368,7 +318,7 @@ def test_two_processes_train_on_what_spark_wrote(made, shards, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.splitlines()[0].startswith("epoch 1: dcg@10 0.")
-    ranker, dataset = load_ranker(tmp_path / "ranker.json"), truth(made[1])
+    ranker, dataset = load_ranker(tmp_path / "ranker.json"), read_features(made[1]).dataset
     assert ranker.provenance_["n_clicks"] == pytest.approx(sum(made[0]["click"].to_pylist()))
     by_chance = np.random.default_rng(SEED).random(dataset.n_items)
     before = evaluate(by_chance, dataset, "ndcg@5")["ndcg@5"]
@@ -377,61 +327,26 @@ def test_two_processes_train_on_what_spark_wrote(made, shards, tmp_path):
     assert after > before + 0.6 * (best - before)
 
 
-@pytest.fixture
-def small(tmp_path, rng):
-    """Shards of a log in memory, and what is read of them."""
-    features = make_features(rng)
-    dataset, log, _ = in_memory(make_log(rng, features, n_sessions=1500), features, THETA)
-    clicks, propensity = np.zeros(dataset.n_items), np.ones(dataset.n_items)
-    rows = dataset.offsets[log.query] + log.item
-    clicks[rows], propensity[rows] = log.clicks, log.propensity
-    query = np.repeat(np.arange(dataset.n_queries), dataset.query_sizes)
-    table = pa.table(
-        {"query_id": query, "item_id": np.arange(len(query)), "clicks": clicks,
-         "propensity": propensity, "match": dataset.features[:, 0], "price": dataset.features[:, 1]}
-    )  # fmt: skip
-    for part in range(3):
-        parquet.write_table(table.filter(pa.array(query % 3 == part)), tmp_path / f"{part}.parquet")
-    return tmp_path, read_training_shards(tmp_path)[0]
-
-
-def test_without_hidden_layers_it_is_a_linear_ranker(small, tmp_path):
+def test_without_hidden_layers_it_is_a_linear_ranker(shards, tmp_path):
     need("torch")
     from countersample import torch
 
-    folder, dataset = small
     settings = torch.NeuralRanker(
         hidden=(), learning_rate=0.02, epochs=15, patience=None, random_state=SEED
     )
     told = []
     ranker = torch.train_on_shards(
-        settings, folder, progress=lambda what, share: told.append((what, share))
+        settings, shards, progress=lambda what, share: told.append((what, share))
     )
     assert isinstance(ranker, CounterSampleRanker)
     assert len(told) == 15
     assert told[-1][1] == 1
     assert (np.sign(ranker.weights_) == np.sign(WANTED)).all()
     ranker.save(tmp_path / "ranker.json")
+    dataset, _ = read_training_shards(shards)
     again = load_ranker(tmp_path / "ranker.json")
     assert (again.predict(dataset) == ranker.predict(dataset)).all()
     assert not hasattr(settings, "scorer_")
-
-
-def test_of_the_mean_rank_less_is_better(small):
-    """The epoch that is kept is the one of the lowest value."""
-    need("torch")
-    from countersample import torch
-
-    settings = torch.NeuralRanker(hidden=(4,), metric="arp", epochs=6, random_state=SEED)
-    told = []
-    kept = torch.train_on_shards(
-        settings, small[0], progress=lambda what, _: told.append(float(what.split()[3]))
-    )
-    best = int(np.argmin(told)) + 1
-    fixed = settings.set_params(epochs=best, patience=None)
-    again = torch.train_on_shards(fixed, small[0])
-    assert best > 1
-    assert (kept.predict(small[1]) == again.predict(small[1])).all()
 
 
 @pytest.mark.parametrize(
@@ -446,12 +361,12 @@ def test_of_the_mean_rank_less_is_better(small):
         ({"epochs": 0}, "epochs is 0"),
     ],
 )
-def test_settings_that_shards_do_not_have(settings, message, small):
+def test_settings_that_shards_do_not_have(settings, message, shards):
     need("torch")
     from countersample import torch
 
     with pytest.raises(ParameterError, match=message):
-        torch.train_on_shards(torch.NeuralRanker(**({"random_state": 0} | settings)), small[0])
+        torch.train_on_shards(torch.NeuralRanker(**({"random_state": 0} | settings)), shards)
 
 
 # -- draws ---------------------------------------------------------------------------------------
@@ -486,21 +401,6 @@ def test_draws_over_all_processes_are_unbiased(ranks):
         of_rank = sampler.totals[rank] / sampler.totals.sum()
         chance = of_rank * sampler.plan.probabilities
         assert_allclose(chance * sampler.plan.multipliers, log.weights / n_clicks, rtol=1e-12)
-
-
-def test_draws_have_their_chances(ranks):
-    samplers, logs = ranks
-    counts = [np.zeros(log.n_rows) for log in logs]
-    for batches in zip(*samplers, strict=True):
-        assert sum(map(len, batches)) == 16  # of all processes together, at every step
-        for count, batch in zip(counts, batches, strict=True):
-            np.add.at(count, batch, 1)
-    found, weights = np.concatenate(counts), np.concatenate([log.weights for log in logs])
-    expected = found.sum() * weights / weights.sum()
-    chi_square, freedom = float(((found - expected) ** 2 / expected).sum()), len(found) - 1
-    assert abs(chi_square - freedom) < 7 * np.sqrt(2 * freedom)
-    even = found.sum() / 3 * np.concatenate([log.weights / log.weights.sum() for log in logs])
-    assert ((found - even) ** 2 / even).sum() > 100 * freedom  # as many a process: would be found
 
 
 def test_the_mean_over_processes_is_that_of_all_draws(ranks):

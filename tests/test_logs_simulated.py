@@ -113,19 +113,6 @@ def test_impressions_name_policies_and_contexts(data):
     assert set(one["context_count_distinct"].to_pylist()) == {1}
 
 
-def test_same_seed_same_bytes(data):
-    def made(n, seed=SEED):
-        return simulate_clicks(data, MIXTURE, n, top=3, rng=seed)
-
-    assert made(500).item.tobytes() == made(500).item.tobytes()
-    assert made(500).item.tobytes() != made(500, SEED + 1).item.tobytes()
-    assert made(500).take(slice(100)).item.tolist() == made(100).item.tolist()
-    one, two = (
-        simulate_impressions(data, MIXTURE, 100, contexts=CONTEXTS, rng=SEED) for _ in range(2)
-    )
-    assert one.equals(two)
-
-
 def test_logs_longer_than_a_block():
     data = synthetic("tiny", rng=0)
     scores = data.features[:, 0]

@@ -11,7 +11,6 @@ from countersample.objectives import OBJECTIVES, coefficients, get_objective
 
 NAMES = [*sorted(OBJECTIVES), "precision@2"]
 CONVEX = [name for name in NAMES if get_objective(name).convex]
-OTHERS = [name for name in NAMES if not get_objective(name).convex]
 SEEDS = st.integers(0, 2**32 - 1)
 
 

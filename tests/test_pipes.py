@@ -3,7 +3,6 @@
 import gzip
 import io
 import os
-import re
 import threading
 from contextlib import contextmanager
 
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from countersample import RankingDataset, load_letor, save_letor, simulate_clicks
+from countersample import RankingDataset, load_letor, save_letor
 from countersample.data.labelled_files import convert, load
 from countersample.errors import DataError
 
@@ -88,23 +87,6 @@ def test_all_of_it_is_read(text, data, tmp_path, pipe, pack):
         found = load(tmp_path / target)[target]
         assert found.features.tobytes() == data.features.tobytes()
         assert found.query_ids.tolist() == data.query_ids.tolist()
-
-
-def test_every_command_that_reads_labelled_data(data, text, tmp_path, run):
-    simulate_clicks(data, data.features[:, 0], 500, rng=0).save("log.parquet")
-    run("train", text, "log.parquet", "-o", "ranker.json", "--no-evaluation")
-    for words in (
-        ("data", "info", "DATA", "--json"),
-        ("evaluate", "ranker.json", "DATA", "--json"),
-        ("simulate", "DATA", "-o", "clicks.parquet", "--clicks", "500", "--json"),
-        ("rank", "ranker.json", "DATA", "-o", "scores.parquet", "--json"),
-        ("train", "DATA", "log.parquet", "-o", "again.json", "--no-evaluation", "--json"),
-    ):
-        expected = run(*(text if word == "DATA" else word for word in words))
-        with named(text.read_bytes(), tmp_path, "pipe.txt") as path:
-            found = run(*(path if word == "DATA" else word for word in words))
-        found, expected = (re.sub(r'"seconds": .*', "", text) for text in (found, expected))
-        assert found.replace("pipe.txt", "data.txt") == expected, words
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])

@@ -1,7 +1,6 @@
 """All methods on one log: whether their curves agree."""
 
 import json
-import lzma
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from countersample.propensity import (
     METHODS,
     Propensities,
     cross_check,
-    supported,
 )
 from countersample.propensity.agreement import _verdict
 
@@ -117,29 +115,3 @@ def test_a_user_that_is_not_of_the_model_is_told():
     check = cross_check(odd, n_bootstrap=40, rng=SEED)
     assert not check.is_agreed
     assert "do not agree at" in check.sentence
-
-
-def test_the_real_log(shared):
-    """No truth there: the sentence must say what the numbers say."""
-    with lzma.open(shared / "sogou_clicks" / "impressions.tsv.xz", "rt") as file:
-        names = file.readline().split()
-        columns = dict(zip(names, np.loadtxt(file, np.int64).T, strict=True))
-    counts = PositionCounts.from_columns(
-        columns["query_id"], columns["item_id"], columns["position"], columns["click"]
-    )
-    reasons = {name: each.reason for name, each in supported(counts).items()}
-    assert "not shuffled uniformly" in reasons["randomized"]
-    assert "positions 8 and 1 was clicked at position 8" in reasons["pivot"]
-    check = cross_check(counts, n_bootstrap=60, rng=SEED)
-    assert list(check.estimates) == ["swaps", "adjacent-chain", "all-pairs", "em"]
-    low = np.stack([result.low for result in check.estimates.values()])
-    high = np.stack([result.high for result in check.estimates.values()])
-    assert check.is_agreed == is_falling_by_linprog(low, high)
-    assert ("do not agree" in check.sentence) == (low.max(axis=0) > high.min(axis=0) * 1.001).any()
-    # Those of one family do agree, on a curve that falls by more than a factor of 5.
-    family = [name for name in check.estimates if name != "em"]
-    is_agreed, _ = _verdict({name: check.estimates[name] for name in family})
-    assert is_agreed
-    assert all(check.estimates[name].value[-1] < 0.2 for name in family)
-    # And em says itself why it is the odd one.
-    assert any("biases em" in note for note in check.estimates["em"].notes)

@@ -170,20 +170,3 @@ def test_what_a_context_tells_is_kept_down_to_its_depth(rng):
     alpha, _ = result.examination_of([1, 2, 3], ["c", "c", "c"])
     np.testing.assert_array_equal(alpha[:2], result.curves["c"].value)
     assert np.isnan(alpha[2])
-
-
-def test_features_are_those_of_the_context(rng):
-    features = rng.standard_normal((60, 5, 2))
-    relevance = expit(features @ [1.0, -1.0] - 1)
-    options = {"n_queries": 60, "sessions": 100, "n_rankers": 1, "relevance": relevance}
-    logs = {name: served(rng, theta, **options)[0]
-            for name, theta in (("a", THETA), ("b", THETA**0.3))}  # fmt: skip
-    counts = mixed(logs)
-    given = features[pair_ids(counts)]
-    result = estimate_by_context(
-        counts, method="regression-em", features=given, n_bootstrap=20, rng=0
-    )
-    for name, log in logs.items():
-        first = {"features": features[pair_ids(log)], "n_bootstrap": 20, "rng": 0}
-        alone = estimate(log, method="regression-em", **first)
-        np.testing.assert_allclose(result.curves[name].value, alone.value, rtol=1e-2)

@@ -100,11 +100,6 @@ def test_bad_curves(options, message):
         curve(**options)
 
 
-def test_a_curve_cannot_be_changed():
-    with pytest.raises(ValueError, match="read-only"):
-        curve(THETA).value[0] = 2
-
-
 # -- files and frames
 
 

@@ -7,28 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csgraph
 from scipy.special import expit
-from twins_propensity import all_pairs_by_scipy, likelihood_by_scipy, served, shared_sums
+from twins_propensity import all_pairs_by_scipy, served
 
 from countersample.logs import PositionCounts
 from countersample.propensity import METHODS, estimate, estimators
-from countersample.propensity.cells import SharedPairs, cells_of, find_connected
+from countersample.propensity.cells import cells_of, find_connected
 from countersample.propensity.estimators import all_pairs_curves
 
 THETA = 1 / np.arange(1, 5)
-
-
-@pytest.fixture
-def log(rng):
-    return served(rng, THETA, n_queries=20, sessions=12)[0]
-
-
-@pytest.mark.parametrize("weighting", ["harmonic", "equal"])
-def test_shared_pairs_are_their_loop(log, weighting):
-    clicks, weight = SharedPairs(cells_of(log), weighting=weighting).totals()
-    expected_clicks, expected_weight = shared_sums(log, 4, weighting)
-    np.testing.assert_allclose(clicks, expected_clicks, rtol=1e-12)
-    np.testing.assert_allclose(weight, expected_weight, rtol=1e-12)
-    assert (weight == weight.T).all()
 
 
 def test_pivot_is_the_ratio_of_mantel_and_haenszel():
@@ -97,13 +83,6 @@ def test_a_position_without_a_click_is_zero_and_one_without_pairs_unknown():
     np.testing.assert_allclose(result, [1, 0.5, 0, np.nan])
 
 
-def test_em_is_the_maximum_that_another_optimiser_finds(rng):
-    """All pairs are given to the optimiser, also those that em leaves out."""
-    log, _ = served(rng, THETA, n_queries=6, sessions=200)
-    (result,) = METHODS["em"](cells_of(log)).curves(np.ones((1, 6)))
-    np.testing.assert_allclose(result, likelihood_by_scipy(log, 4), rtol=2e-3)
-
-
 def test_one_step_of_newton_is_where_em_would_end(rng, monkeypatch):
     log, _ = served(rng, THETA, n_queries=300, sessions=60)
     method = METHODS["em"](cells_of(log))
@@ -114,52 +93,6 @@ def test_one_step_of_newton_is_where_em_would_end(rng, monkeypatch):
     assert np.log(exact).std(axis=0)[1:].min() > 0.01  # they do differ from each other
     assert np.abs(np.log(quick / exact)).max() < 0.02
     assert np.abs(np.log(quick / exact)).max() > 1e-7  # and the step was taken
-
-
-def test_a_long_step_is_not_taken(rng, monkeypatch):
-    log, _ = served(rng, THETA, n_queries=15, sessions=30)
-    method = METHODS["em"](cells_of(log))
-    weights = rng.multinomial(15, np.full(15, 1 / 15), size=40).astype(float)
-    is_far = np.abs(method._steps(weights)).max(axis=1) > 0.2
-    assert is_far.any()
-    result = method.curves(weights)
-    monkeypatch.setattr(estimators, "_MAX_NEWTON_STEP", -1)
-    np.testing.assert_allclose(result[is_far], method.curves(weights)[is_far], rtol=1e-9)
-    monkeypatch.setattr(estimators, "_MAX_NEWTON_STEP", np.inf)
-    assert np.nanmax(np.abs(np.log(result / method.curves(weights)))[is_far]) > 0.01
-
-
-def test_every_update_of_em_is_more_likely(rng):
-    log, _ = served(rng, THETA, n_queries=20, sessions=30)
-    em = METHODS["em"](cells_of(log))
-    weights = np.ones((1, len(em._cells.query)))
-    shown = em._cells.by_position(em._cells.impressions)[None]
-    state = np.full((1, 4 + len(em._starts)), 0.5)
-    values = []
-    for _ in range(20):
-        values.append(em._likelihood(state, weights)[0])
-        state = em._round(state, weights, shown)
-    assert (np.diff(values) > -1e-9).all()
-    assert values[-1] > values[0] + 1
-
-
-def test_regression_em_is_the_maximum(rng):
-    """The slope of the likelihood, by differences, is 0 at what L-BFGS returns."""
-    features = rng.standard_normal((100, 4, 2))
-    relevance = expit(features @ [1.0, -0.5] - 1)
-    log, _ = served(rng, THETA, n_queries=100, sessions=50, relevance=relevance)
-    method = METHODS["regression-em"](cells_of(log), features=features.reshape(-1, 2))
-    cells, state = method._cells, method._solution
-
-    def mean_likelihood(state):
-        examination, score = expit(state[:4]), method._design @ state[4:]
-        click = examination[cells.position] * expit(score)[method._pair]
-        misses = cells.impressions - cells.clicks
-        return (cells.clicks @ np.log(click) + misses @ np.log1p(-click)) / cells.impressions.sum()
-
-    for direction in np.eye(len(state)):
-        ahead, behind = state + 1e-4 * direction, state - 1e-4 * direction
-        assert abs(mean_likelihood(ahead) - mean_likelihood(behind)) / 2e-4 < 2e-4
 
 
 def test_the_step_of_regression_em_is_where_climbing_ends(rng, monkeypatch):

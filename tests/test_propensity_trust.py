@@ -143,16 +143,6 @@ def test_the_depth_that_is_named_works(rng):
     assert len(estimate_trust(log, depth=3, n_bootstrap=20).alpha) == 3
 
 
-def test_contexts_are_told(rng):
-    counts = moved(rng, *users_of(3), n_queries=200, sessions=60)
-    columns = (counts.query, counts.item, counts.position, counts.clicks, counts.impressions)
-    log = PositionCounts.from_columns(*columns, context=np.where(counts.query % 2, "a", "b"))
-    result = estimate_trust(log, n_bootstrap=20, rng=0)
-    assert any("2 contexts, and this curve is between theirs" in note for note in result.notes)
-    same = estimate_trust(counts, n_bootstrap=20, rng=0)
-    np.testing.assert_array_equal(result.alpha, same.alpha)  # a query was in one context only
-
-
 # -- use of the estimate
 
 

@@ -78,20 +78,6 @@ def angle(one, other):
     return np.arccos(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
-@pytest.mark.slow
-def test_a_log_without_trust_bias(fit, data, table):
-    assert fit.propensity_source.source == "estimated with trust bias"
-    assert fit.propensity_source.propensities.has_trust_bias
-    assert not any("trust" in text for text in fit.warnings)
-    plain = clicks(data, "position-based", noise=0.1)
-    other = fit_from_impressions(
-        read_impressions(plain), table, propensities=PropensityOptions(method="trust")
-    )
-    trust = other.propensity_source.propensities
-    assert any("No trust bias is seen" in text for text in other.warnings) != trust.has_trust_bias
-    assert trust.p_value > 1e-4
-
-
 def test_clicks_by_chance_are_worth_what_clicks_are(log, data):
     """If every click is worth 3, all weights are three times as large."""
     items = np.arange(data.n_items) - np.repeat(data.offsets[:-1], data.query_sizes)

@@ -1,14 +1,10 @@
 """Dataset folders: written atomically, checked when opened."""
 
-import gc
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
-import time
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -30,44 +26,15 @@ def data(rng):
     )
 
 
-@contextmanager
-def garbage_that_switches_threads():
-    """Collect garbage all the time; each collection lets other threads run."""
-    before = gc.get_threshold()
-    is_on = True
-
-    class Cycle:
-        def __init__(self):
-            self.me = self
-
-        def __del__(self):
-            time.sleep(1e-5)
-            if is_on:
-                Cycle()
-
-    gc.set_threshold(1)
-    Cycle()
-    try:
-        yield
-    finally:
-        is_on = False
-        gc.set_threshold(*before)
-        gc.collect()
-
-
 class TestFolder:
     def test_round_trip(self, data, tmp_path):
         data.save(tmp_path / "data")
-        back = RankingDataset.open(tmp_path / "data")
+        shutil.copytree(tmp_path / "data", tmp_path / "copy", copy_function=shutil.copyfile)
+        back = RankingDataset.open(tmp_path / "copy")
         assert back == data
         assert back.fingerprint == data.fingerprint
         assert isinstance(back.features, np.memmap)
         assert not back.features.flags.writeable
-
-    def test_without_features(self, tmp_path):
-        data = RankingDataset.from_arrays(X=np.empty((3, 0)), y=[1, 2, 3], qid=[1, 1, 2])
-        data.save(tmp_path / "data")
-        assert RankingDataset.open(tmp_path / "data") == data
 
     def test_replaces_a_dataset_only(self, data, tmp_path):
         data.subset([0]).save(tmp_path / "data")
@@ -78,11 +45,6 @@ class TestFolder:
         with pytest.raises(DataError, match="exists and is not a dataset folder"):
             data.save(tmp_path / "thesis")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "thesis"]
-
-    def test_a_copy_is_verified_and_opened(self, data, tmp_path):
-        data.save(tmp_path / "data")
-        shutil.copytree(tmp_path / "data", tmp_path / "copy", copy_function=shutil.copyfile)
-        assert RankingDataset.open(tmp_path / "copy") == data
 
     @pytest.mark.parametrize("damage", ["flip", "cut", "remove", "shape"])
     def test_damaged_arrays_are_rejected(self, data, tmp_path, damage):
@@ -122,28 +84,6 @@ class TestFolder:
         path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
         with pytest.raises(DataError, match=message):
             RankingDataset.open(tmp_path / "data")
-
-    def test_threads_open_folders_while_garbage_is_collected(self, data, tmp_path):
-        """CPython 3.11 fails if two threads parse Python at once, as `numpy.load` does."""
-        data.save(tmp_path / "data")
-        errors = []
-
-        def open_at_depth(depth):
-            if depth:  # the failure needs threads that are not equally deep
-                open_at_depth(depth - 1)
-            for _ in range(0 if depth else 30):
-                try:
-                    RankingDataset.open(tmp_path / "data")
-                except DataError as error:
-                    errors.append(error)
-
-        threads = [threading.Thread(target=open_at_depth, args=(20 * k,)) for k in range(6)]
-        with garbage_that_switches_threads():
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        assert errors == []
 
     def test_a_failure_leaves_nothing_behind(self, data, tmp_path, monkeypatch):
         def fail(*_, **__):

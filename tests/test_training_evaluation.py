@@ -51,12 +51,6 @@ class TestEvaluation:
             for told in found.warnings
         )
 
-    def test_nothing_to_gain(self):
-        perfect = simulate_clicks(DATA, DATA.labels.astype(float), 5000, relevant=1, rng=SEED)
-        found = evaluate_training(RANKER, DATA, perfect)
-        assert found.gain.low < 0
-        assert not found.verdict.startswith("The ranker is better")
-
     @pytest.mark.parametrize(
         ("log", "told"),
         [
@@ -96,12 +90,3 @@ class TestCommand:
         found = json.loads(run(*self.TRAIN, "--json"))
         assert found["verdict"] == kept["verdict"]
         assert found["gain"]["relative"] == kept["gain"]["relative"]
-
-    def test_without_a_verdict_it_is_the_same_ranker(self, run):
-        run(*self.TRAIN)
-        weights = load_ranker("ranker").weights_
-        printed = run(*self.TRAIN, "--no-evaluation")
-        assert "better" not in printed
-        again = load_ranker("ranker")
-        assert (again.weights_ == weights).all()
-        assert "verdict" not in again.provenance_

@@ -11,9 +11,8 @@ from every_ranker import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from made_rankers import KINDS, made, predict
+from made_rankers import made, predict
 from numpy.testing import assert_allclose, assert_array_equal
-from requirements import need
 from scipy.stats import kstest
 from sklearn.preprocessing import QuantileTransformer
 
@@ -38,7 +37,7 @@ from countersample.data.preprocessing import (
     take_quantiles,
     take_roots,
 )
-from countersample.errors import DataError, ParameterError
+from countersample.errors import ParameterError
 from countersample.evaluation import HeldOut
 from countersample.export import export
 from countersample.tuning.safety import choose_safely, choose_simplest
@@ -105,14 +104,6 @@ def test_logarithms_are_as_they_are_written(data):
     assert_array_equal(result[:, 4:], values[:, 4:])
 
 
-@pytest.mark.parametrize("transform", ["log", "quantile"])
-def test_the_unit_of_a_feature_does_not_matter(transform, data):
-    """To the bit for powers of two, which round nothing."""
-    other = data.with_features(data.features * np.float32(16))
-    result = (Normalizer.fit(each, "minmax", transform)(each).features for each in (data, other))
-    assert_array_equal(*result)
-
-
 def test_quantiles_are_those_of_scikit_learn(rng):
     """Where no value is common: the shares differ by what one value of n is worth."""
     n = 4000
@@ -156,14 +147,6 @@ def test_what_is_missing_stays_missing_and_teaches_nothing(transform, data, rng)
         column = holes[:, :1]
         kept = column[~np.isnan(column)][:, None]
         assert choose_logs(column) == choose_logs(kept)
-
-
-@each_transform
-def test_features_that_cannot_be_bent_are_left_alone(transform):
-    values = np.tile(np.array([[0, 3, -1], [1, 3, 5]], np.float32), (20, 1))
-    learned = Normalizer.fit(as_data(values), "minmax", transform)
-    assert learned.transform_name is None
-    assert_array_equal(learned.transform(values), as_data(values).normalized("minmax").features)
 
 
 def test_of_many_rows_a_sample_is_drawn_with_the_ends_of_all(rng):
@@ -250,27 +233,12 @@ def test_blocks_of_any_size_give_the_same(transform, how, data, monkeypatch):
     again = Normalizer.fit(data, how, transform)
     if how != "standard":  # sums are merged block by block
         assert again == learned
-    rows = [learned.transform(row[None], [0, 1]) for row in data.features[:20]]
-    if how != "query-minmax":
-        assert_array_equal(np.concatenate(rows), expected[:20])
 
 
 def test_root_minmax_is_minmax_after_roots(data):
     assert Normalizer.fit(data, "root-minmax") == Normalizer.fit(data, "minmax", "root")
-    with pytest.raises(ParameterError, match=r"'root-minmax' with the transform 'log', expected "):
-        Normalizer.fit(data, "root-minmax", "log")
     with pytest.raises(ParameterError, match="transform is 'sqrt', expected one of log, root, qua"):
         Normalizer.fit(data, "minmax", "sqrt")
-
-
-@each_transform
-def test_what_is_not_finite_or_not_there_is_refused(transform, data):
-    values = data.features.copy()
-    values[3, 2] = np.inf
-    with pytest.raises(DataError, match="column 2 of the features has a value that is not finite"):
-        Normalizer.fit(data.with_features(values), "minmax", transform)
-    with pytest.raises(DataError, match="on a dataset without items"):
-        Normalizer.fit(data.subset([]), "query-minmax", transform)
 
 
 @each_pair
@@ -291,12 +259,13 @@ def test_codes(transform, how, data):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "transform", "how"),
-    [
-        (kind, transform, how)
-        for kind, how in zip(KINDS, ("minmax", "query-minmax", None), strict=True)
-        for transform in ("log", "quantile")
-    ]
-    + [("linear", "root", "standard")],
+    [  # each kind, transform and scaling occurs, not each combination
+        ("linear", "root", "standard"),
+        ("linear", "quantile", None),
+        ("boosted", "log", None),
+        ("neural", "log", "minmax"),
+        ("neural", "quantile", "query-minmax"),
+    ],
 )
 def test_onnx_scores_as_the_ranker(kind, transform, how, rng, tmp_path):
     ranker, rows = made(kind, how, rng, transform=transform)
@@ -375,20 +344,6 @@ def test_auto_is_the_ranker_of_the_transform_that_it_chooses(tmp_path):
     assert_array_equal(loaded.predict(dataset), auto.predict(dataset))
 
 
-@pytest.mark.parametrize("in_logs", [True, False])
-def test_what_is_kept_is_imitated_as_well_as_can_be(in_logs):
-    """By the clicks of five queries nothing is shown, so that what was served is kept."""
-    dataset, log = world(SEED, in_logs=True)
-    values = dataset.features.astype(np.float64)
-    policy = (np.log(values) if in_logs else values) @ [1.0, 0.5, -0.5, 2.0]
-    ranker = CounterSampleRanker(feature_transform="auto", steps=100, random_state=SEED)
-    few = log.of_queries(np.arange(5))
-    path = ranker.fit_log(dataset, few, baseline=policy).path_
-    assert path.kept == 1
-    assert (path.transform is None) != in_logs
-    assert ranker.served_.agreement > 0.85
-
-
 def test_one_standard_error_and_all_that_was_tried(rng):
     dataset, log = world(SEED, in_logs=True)
     held_out = HeldOut(dataset, log, rng=np.random.default_rng(SEED))
@@ -427,19 +382,3 @@ def test_one_standard_error_and_all_that_was_tried(rng):
 def test_parameters_that_do_not_fit(params, message):
     with pytest.raises(ParameterError, match=message):
         CounterSampleRanker(**params).fit_log(*tiny())
-
-
-def test_networks_choose_as_well():
-    need("torch")
-    from countersample.torch import NeuralRanker
-
-    dataset, log = world(SEED, in_logs=True)
-    settings = {"hidden": (8,), "epochs": 4, "learning_rate": 0.01, "random_state": SEED}
-    auto = NeuralRanker(feature_transform="auto", **settings).fit_log(dataset, log)
-    assert auto.path_.transforms == CANDIDATES
-    assert auto.path_.transform == auto.feature_transform_ is not None
-    assert auto.path_.kept == 0
-    with pytest.raises(
-        ParameterError, match="feature_transform is 'auto' without patience, expected"
-    ):
-        NeuralRanker(feature_transform="auto", patience=None).fit_log(dataset, log)

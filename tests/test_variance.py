@@ -110,30 +110,6 @@ def test_drawn_gradients_have_the_mean_of_the_objective_where_a_round_begins(uni
         )
 
 
-def minimised(problem, variance, n_rounds=25):
-    """J at the start of each round, whose bound is followed down by its whole gradient."""
-    w, values = np.zeros(problem.data.n_features), []
-    for _ in range(n_rounds):
-        values.append(problem.regularised(w, variance))
-        at, step = w, 0.1
-        for _ in range(10):
-            g = problem.bound_gradient(w, at, variance)
-            here = problem.bound(w, at, variance)
-            while step > 1e-9 and problem.bound(w - step * g, at, variance) > here:
-                step /= 2
-            w = w - step * g if step > 1e-9 else w
-    return w, np.array(values)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variance", [0.5, 3.0])
-def test_rounds_that_lower_the_bound_lower_the_objective(variance):
-    problem = Problem(SEED, "query")
-    _, values = minimised(problem, variance)
-    assert (np.diff(values) <= 1e-9 * values[0]).all()
-    assert values[-1] < 0.9 * values[0]
-
-
 # -- training is the twin ------------------------------------------------------------------------
 
 
@@ -167,7 +143,7 @@ def test_the_risk_equals_the_twin(method, unit, seed, objective):
 
 
 def n_stable_steps(problem, weights, seed, options):
-    """The steps of a run of the twin until a change of its start by 1e-6 is a hundred times as large.
+    """The steps of a run of the twin until a change of its start by 1e-6 is 100 times as large.
 
     Some runs overshoot more in every step: from there on, rounding decides.
     """
@@ -205,19 +181,6 @@ def test_training_equals_the_twin(unit, method, optimizer, seed, objective, batc
     assume(n > 0)
     close(ours.history.coef[:n], weights, 1e-3)
     close(ours.history.average_coef[:n], averages, 1e-3)
-
-
-@pytest.mark.slow
-def test_training_finds_what_the_twin_finds():
-    problem = Problem(SEED, "query")
-    variance = 1.0
-    _, values = minimised(problem, variance, 40)
-    result = train(
-        problem.data, problem.log, unit="query", learning_rate=3e-4, steps=100_000,
-        variance=variance, rng=SEED,
-    )  # fmt: skip
-    value = risk(problem.data, problem.log, result.weights, unit="query").regularised(variance)
-    assert value < values[-1] + 0.05 * (values[0] - values[-1])
 
 
 # -- what goes with it ---------------------------------------------------------------------------

@@ -87,7 +87,7 @@ def swapped(rng, theta, *, n_queries, sessions, chain=False):
     return counted(*(cell.ravel() for cell in cells), rng)
 
 
-def shared_sums(counts, depth, weighting="harmonic", *, strata="pairs", exchanged=False):
+def shared_sums(counts, depth, *, strata="pairs", exchanged=False):
     """ĉ of Agarwal et al., in loops: Σ over strata shown both at j and at k of w · c_j/n_j.
 
     Strata are query-item pairs, or queries; `exchanged` ones are pairs beside which another pair of
@@ -107,7 +107,7 @@ def shared_sums(counts, depth, weighting="harmonic", *, strata="pairs", exchange
                 if exchanged and not any(j in cells and k in cells for cells in others):
                     continue
                 if j != k:
-                    w = 1 if weighting == "equal" else n_j * n_k / (n_j + n_k)
+                    w = n_j * n_k / (n_j + n_k)
                     total[j, k] += w * c_j / n_j
                     weight[j, k] += w
     return total, weight
