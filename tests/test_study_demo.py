@@ -43,7 +43,7 @@ def make_demo(curves, *, best=0.8, batch_size=1):
     about = "Items are relevant from grade 3 on."
     facts = {"n_queries": 7, "n_items": 70, "n_features": 5, "max_weight": 20.0,
              "mean_weight": 4.0, "fingerprint": "abc"}  # fmt: skip
-    return Demo(result, config, True, facts, 25, about)
+    return Demo(result, config, facts, 25, about)
 
 
 def test_the_table_has_a_row_per_method():

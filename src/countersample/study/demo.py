@@ -196,7 +196,6 @@ class Demo:
 
     result: StudyResult  # of one dataset and one setting
     config: ExperimentConfig
-    is_user_data: bool  # whether the data is the user's
     facts: Mapping[str, Any]  # sizes and fingerprint of the training data, weights of the first log
     default_steps: int  # of the longest training of a ranker with default options
     relevance: str  # a sentence on the smallest relevant grade, and how many items reach it
@@ -328,7 +327,6 @@ def run_demo(
         return Demo(
             result=gather(study, work, store),
             config=study.config,
-            is_user_data=bool(data),
             facts=facts,
             default_steps=store.read(by_stage["ranker"])["steps"],
             relevance=store.read(by_stage["relevance"])["sentence"],
