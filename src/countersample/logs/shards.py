@@ -320,35 +320,25 @@ def _write(pairs: Any, items: Any, names: list[str], path: str, n_shards: int) -
 
 
 def _read_table(table: pa.Table) -> tuple[RankingDataset, ClickLog]:
-
-    columns = table.column_names
     for name in (*_IDS, "clicks", "propensity"):
-        check_column(name, columns, "; expected what write_training_shards wrote")
-    names = [name for name in columns if name not in _SHARD_COLUMNS]
-    weights = [name for name in _WEIGHTS if name in columns]
-    for name in (*names, *weights):
-        if not pa.types.is_floating(table.schema.field(name).type):
-            raise DataError(f"{name!r} is {table.schema.field(name).type}, expected numbers")
-    if not table.num_rows or not names:
+        check_column(name, table.column_names, "; expected what write_training_shards wrote")
+    weights = [name for name in _WEIGHTS if name in table.column_names]
+    features = table.drop_columns(["item_id", *weights])
+    if not table.num_rows or features.num_columns == 1:
         raise DataError("no rows or no features, expected both: write fewer shards, or more data")
-    if any(table[name].null_count for name in columns):
+    if any(table[name].null_count for name in (*_IDS, *weights)):
         raise DataError(_MISSING)
-    matrix = np.empty((table.num_rows, len(names)), np.float32)
-    with np.errstate(over="ignore"):  # the dataset rejects infinity
-        for column, name in enumerate(names):
-            matrix[:, column] = table[name].to_numpy()
-    if np.isnan(matrix).any():
+    labels = pa.array(np.zeros(table.num_rows, np.float32))
+    dataset = RankingDataset.from_frame(features.append_column("label", labels), query="query_id")
+    if dataset.has_missing:
         raise DataError(_MISSING)
-    ids = np.asarray(table["query_id"].to_numpy())
-    labels = np.zeros(len(ids), np.float32)
-    dataset = RankingDataset.from_arrays(matrix, labels, ids, feature_names=names)
-    order = group_rows(ids)[0]
+    order = group_rows(np.asarray(table["query_id"].to_numpy()))[0]
     numbers = {name: table[name].to_numpy() for name in weights}
     if order is not None:
         numbers = {name: column[order] for name, column in numbers.items()}
     query = np.repeat(np.arange(dataset.n_queries), dataset.query_sizes)
     log = ClickLog(
-        query, np.arange(len(ids)) - dataset.offsets[query], numbers["propensity"],
+        query, np.arange(dataset.n_items) - dataset.offsets[query], numbers["propensity"],
         numbers["clicks"], by_chance=numbers.get("by_chance"), fingerprint=dataset.fingerprint,
     )  # fmt: skip
     return dataset, log.weighted()
