@@ -146,7 +146,7 @@ SPOILED = [  # a table, how it is spoiled, and parts of the error
      ["propensity is missing, 0 or beyond 1", "--propensity-method"]),
     ("features", lambda table: with_column(table, "item_id", pc.utf8_upper(table["item_id"])),
      ["no click has both features and a propensity", "ids"]),
-    ("features", number_queries, ["query ids of the log are text", "integers", "convert one of"]),
+    ("features", number_queries, ["query_id is text in the log", "integers", "convert one of"]),
     ("features", lambda table: table.drop_columns("item_id"),
      ["no column 'item_id'", "the columns are query_id"]),
 ]  # fmt: skip

@@ -292,39 +292,38 @@ def test_ids_of_features_have_a_limit(tmp_path):
         read_features(path)
 
 
-def test_rows_with_long_ids_are_impossible(engine, tmp_path):
+def test_rows_with_ids_that_no_array_can_have_are_impossible(engine, tmp_path):
     table = pa.table(
         {
-            "query_id": ["q" * 1_001, "q" * 1_000, "q", "q"],
-            "item_id": ["i", "i", "i" * 1_001, "i"],
-            "position": [1, 1, 1, 1],
-            "click": [1, 1, 1, 0],
-            "device": ["a", "a", "a", "d" * 1_001],
-            "session": ["s" * 5_000, "s" * 5_000, "t", "t"],
+            "query_id": ["q" * 1_001, "q" * 1_000, "q", "q", "q"],
+            "item_id": ["i", "i\0i", "i" * 1_001, "i", "i\0"],
+            "position": [1, 1, 1, 1, 1],
+            "click": [1, 1, 1, 0, 0],
+            "device": ["a", "a", "a", "d" * 1_001, "a"],
+            "session": ["s" * 5_000, "s" * 5_000, "t", "t", "t"],
         }
     )
     log = read_impressions(table, context=("device",), engine=engine)
-    with pytest.raises(DataError, match="3 with an id or a context of more than 1,000 characters"):
+    with pytest.raises(DataError, match="4 with an id or context of over 1,000 characters, or NUL"):
         log.counts()
     check = log.check()
-    assert (check.problems.n_invalid, check.problems.long_id) == (3, 3)
+    assert (check.problems.n_invalid, check.problems.bad_id) == (4, 4)
     assert check.counts.query_ids.tolist() == ["q" * 1_000]
     assert log.visits(check.counts).n_sessions == 1  # sessions have no limit
-    with pytest.raises(DataError, match=r"on 2026-03-09, 3 of 4 rows are impossible: 3 with an id"):
+    with pytest.raises(DataError, match=r"on 2026-03-09, 4 of 5 rows are impossible: 4 with an id"):
         count_days(log, tmp_path, day="2026-03-09")
     (day,) = count_days(log, tmp_path, day="2026-03-09", skip_impossible=True)
     assert day.n_clicks == 1
     assert read_impressions(tmp_path).counts().n_clicks == 1
 
 
-@pytest.mark.parametrize("read", [lambda path: read_impressions(path).counts(), read_features])
-def test_ids_do_not_end_with_a_character_that_numpy_drops(tmp_path, read):
-    path = tmp_path / "log.csv"
+def test_ids_of_features_do_not_end_with_a_character_that_numpy_drops(tmp_path):
+    path = tmp_path / "features.csv"
     path.write_text(rows_of("a", "a\0"))  # in an array of text, both are "a"
     with pytest.raises(DataError, match="ends with the character NUL"):
-        read(path)
+        read_features(path)
     path.write_text(rows_of("a", "a\0b"))
-    read(path)
+    read_features(path)
 
 
 # -- what is no file

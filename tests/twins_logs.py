@@ -143,8 +143,6 @@ def _check_columns(rows, columns):
 
 def _with_ids(rows, name, *, has_text_ids):
     ids = [row[name] for row in rows]
-    if any(isinstance(i, str) and i.endswith("\0") for i in ids):
-        raise Refused
     if any(isinstance(i, int) and not -(2**63) <= i < 2**63 for i in ids):
         raise Refused
     if has_text_ids and all(_INTEGER.fullmatch(i) for i in ids):
@@ -166,6 +164,11 @@ def propensities(weights):
     return found
 
 
+def _can_be_stored(value):
+    is_odd = isinstance(value, str) and (len(value) > 1_000 or value.endswith("\0"))
+    return value is not None and not is_odd
+
+
 def _is_possible(row, columns):
     position, click = as_number(row.get("position")), as_number(row.get("click"))
     most = as_number(row.get("impressions")) if "impressions" in columns else 1
@@ -174,7 +177,7 @@ def _is_possible(row, columns):
         value = as_number(row.get("value"))
         has_value = value is not None and value >= 0
     return (
-        all(row.get(name) is not None for name in IDS)
+        all(_can_be_stored(row.get(name)) for name in IDS)
         and all(number is not None and number == int(number) for number in (position, click, most))
         and 1 <= position <= 100_000
         and 1 <= most <= 2**53

@@ -41,8 +41,8 @@ class Problems:
         whole, or that have no impression, or more clicks than impressions.
     bad_value : int
         Rows with a click whose value is missing, below 0 or not finite.
-    long_id : int
-        Rows with an id or a context of more than `MAX_ID_LENGTH` characters.
+    bad_id : int
+        Rows with an id or a context that has more than `MAX_ID_LENGTH` characters or ends with NUL.
     example_position : float, optional
         One such position.
     is_from_zero : bool
@@ -57,7 +57,7 @@ class Problems:
     bad_position: int
     bad_click: int
     bad_value: int = 0
-    long_id: int = 0
+    bad_id: int = 0
     example_position: float | None = None
     is_from_zero: bool = False
 
@@ -89,7 +89,10 @@ class Problems:
             ),
             (self.bad_click, clicks),
             (self.bad_value, "a click whose value is not a number of at least 0"),
-            (self.long_id, f"an id or a context of more than {MAX_ID_LENGTH:,} characters"),
+            (
+                self.bad_id,
+                f"an id or context of over {MAX_ID_LENGTH:,} characters, or NUL at its end",
+            ),
         ]
         reasons = [f"{count:,} with {what}" for count, what in counts if count]
         if not reasons:
@@ -340,7 +343,7 @@ def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         "bad_position": 1 - mark(has_place),
         "bad_click": 1 - mark(has_click),
         "bad_value": mark(has_click) - mark(has_click & _has_value(schema)),
-        "long_id": mark(_has_long_id(schema)),
+        "bad_id": mark(_has_bad_id(schema)),
         "at_zero": mark(position == 0),
         "at_one": mark(position == 1),
     }
@@ -352,18 +355,22 @@ def describe_rows(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
 def is_possible(frame: nw.LazyFrame[Any]) -> nw.Expr:
     """Return whether a row can be counted: it has ids, a position from 1 and a valid click."""
     schema = frame.collect_schema()
-    has_ids = ~nw.col("query_id").is_null() & ~nw.col("item_id").is_null() & ~_has_long_id(schema)
+    has_ids = ~nw.col("query_id").is_null() & ~nw.col("item_id").is_null() & ~_has_bad_id(schema)
     return has_ids & _has_place(schema) & has_possible_click(schema) & _has_value(schema)
 
 
-def _has_long_id(schema: nw.Schema) -> nw.Expr:
-    """Return whether an id or the context has more than `MAX_ID_LENGTH` characters."""
-    is_long = nw.lit(False)
+def _has_bad_id(schema: nw.Schema) -> nw.Expr:
+    """Return whether an id or the context is too long for an array, or ends with NUL.
+
+    NumPy's arrays of text are as wide as their longest value, and drop NUL at the end.
+    """
+    is_bad = nw.lit(False)
     for name in (*PAIR, "context"):
         if schema.get(name) == nw.String:
-            length = nw.col(name).str.len_chars()
-            is_long = is_long | (~nw.col(name).is_null() & (length > MAX_ID_LENGTH))
-    return is_long
+            text = nw.col(name)
+            cannot_be_stored = (text.str.len_chars() > MAX_ID_LENGTH) | text.str.ends_with("\0")
+            is_bad = is_bad | (~text.is_null() & cannot_be_stored)
+    return is_bad
 
 
 def _has_place(schema: nw.Schema) -> nw.Expr:

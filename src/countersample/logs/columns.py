@@ -220,8 +220,9 @@ def as_id(column_name: str, name: str, dtype: nw.dtypes.DType) -> nw.Expr:
     raise DataError(f"{name} is {dtype}, expected integers or text: convert it to text")
 
 
-def check_text_ids(ids: pa.Array | pa.ChunkedArray) -> None:
+def check_text_ids(ids: pa.ChunkedArray) -> None:
     """Raise an error if a text id has more than `MAX_ID_LENGTH` characters or ends with NUL."""
+    ids = ids.cast(pa.large_string())
     lengths = compute.utf8_length(ids)
     longest = compute.max(lengths).as_py() or 0
     if longest > MAX_ID_LENGTH:
@@ -232,7 +233,7 @@ def check_text_ids(ids: pa.Array | pa.ChunkedArray) -> None:
         )
     # NumPy's arrays of text drop such characters: "a" and "a\0" would be one id.
     if compute.any(compute.ends_with(ids, "\0")).as_py():
-        raise DataError("an id or context ends with the character NUL, expected text without it")
+        raise DataError("an id ends with the character NUL, expected text without it")
 
 
 def as_number(name: str, dtype: nw.dtypes.DType) -> nw.Expr:

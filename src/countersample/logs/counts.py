@@ -338,6 +338,17 @@ def find_ids(ids: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int64]:
     return np.where(known[place] == ids, place, -1)
 
 
+def check_id_kinds(name: str, one: tuple[str, bool], other: tuple[str, bool]) -> None:
+    """Reject ids that are text in one place and integers in another: (place, is text) each."""
+    (place, is_text), (other_place, other_is_text) = one, other
+    if is_text != other_is_text:
+        kinds = [("integers", "text")[each] for each in (is_text, other_is_text)]
+        raise DataError(
+            f"{name} is {kinds[0]} in {place} and {kinds[1]} in {other_place}, expected one type: "
+            "convert one of them"
+        )
+
+
 def list_names(names: Sequence[str], most: int = 3) -> str:
     """Write names, or the first few of many.
 

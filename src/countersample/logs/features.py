@@ -26,7 +26,7 @@ from countersample.data.tables import as_floats, check_column, collect_frame
 from countersample.errors import DataError, ParameterError
 from countersample.logs import aggregation
 from countersample.logs.columns import as_id, check_text_ids, join_query_ids
-from countersample.logs.counts import find_ids, row_keys
+from countersample.logs.counts import check_id_kinds, find_ids, row_keys
 from countersample.logs.files import decode_dictionaries, find_format, open_tables
 from countersample.logs.tally import encode
 from countersample.options import FeatureOptions
@@ -287,9 +287,10 @@ class _Source:
                 raise DataError(
                     f"{column.null_count:,} rows have no {id_name}, expected one in each"
                 )
+            if not pa.types.is_integer(column.type):
+                check_text_ids(column)
             # Joined first: then it is known whether all ids are integers.
             if join_queries and name == "query_id" and not pa.types.is_integer(column.type):
-                check_text_ids(column)
                 column = pa.chunked_array([join_query_ids(column.to_numpy())])
             code, distinct = encode(column, has_text_ids=has_text_ids)
             ids[name] = distinct[code]
@@ -315,13 +316,8 @@ class _Source:
             return np.full(len(pairs["item_id"]), -1)
         codes = []
         for name, known in self.ids.items():
-            kinds = ["text" if ids.dtype.kind in "OUT" else "integers"
-                     for ids in (pairs[name], known)]  # fmt: skip
-            if kinds[0] != kinds[1]:
-                raise DataError(
-                    f"{name} is {kinds[0]} in the query-item pairs and {kinds[1]} in {self.title}, "
-                    "expected one type: convert one of them"
-                )
+            wanted = ("the query-item pairs", pairs[name].dtype.kind in "OUT")
+            check_id_kinds(name, wanted, (self.title, known.dtype.kind in "OUT"))
             codes.append(np.unique(np.concatenate([known, pairs[name]]), return_inverse=True)[1])
         keys = row_keys(*codes)
         order = np.argsort(keys[:n_rows], kind="stable")

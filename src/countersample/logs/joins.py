@@ -13,7 +13,7 @@ import numpy as np
 from countersample._params import choice
 from countersample.clicks.log import ClickLog
 from countersample.errors import DataError
-from countersample.logs.counts import find_ids, list_names
+from countersample.logs.counts import check_id_kinds, find_ids, list_names
 from countersample.logs.exposure import (
     EXPOSURES,
     Exposed,
@@ -327,12 +327,8 @@ def _match_rows(
 
 def _find_ids(known: NDArray[Any], ids: NDArray[Any], kind: str) -> NDArray[np.int64]:
     """Return the position of each id of the log among the ids of the features; −1 if absent."""
-    types = ["text" if each.dtype.kind in "OUT" else "integers" for each in (ids, known)]
-    if types[0] != types[1]:
-        raise DataError(
-            f"the {kind} ids of the log are {types[0]} and the ids of the features {types[1]}, "
-            "expected one type: convert one of them"
-        )
+    is_text, known_is_text = (each.dtype.kind in "OUT" for each in (ids, known))
+    check_id_kinds(f"{kind}_id", ("the log", is_text), ("the features", known_is_text))
     order = np.argsort(known, kind="stable")
     place = find_ids(ids, known[order])
     return np.where(place < 0, -1, order[place])

@@ -22,7 +22,7 @@ from countersample.data.tables import as_narwhals, check_column
 from countersample.errors import DataError, ParameterError
 from countersample.logs import aggregation
 from countersample.logs.columns import as_id
-from countersample.logs.counts import NO_CONTEXT, PositionCounts
+from countersample.logs.counts import NO_CONTEXT, PositionCounts, check_id_kinds
 from countersample.logs.engines import find_engine
 from countersample.logs.exposure import examination_of_rows, weigh_pairs
 from countersample.logs.files import explained, find_files
@@ -176,13 +176,9 @@ def _select_features(
         ids[name] = as_id(name, name, schema[name])
         if log.has_text_ids:  # the log came as text, so its numbers are text as well
             ids[name] = ids[name].cast(nw.String)
-        kinds = ["text" if each == nw.String else "integers"
-                 for each in (log_schema[name], schema[name])]  # fmt: skip
-        if kinds[0] != kinds[1] and not log.has_text_ids:
-            raise DataError(
-                f"{name} is {kinds[0]} in the log and {kinds[1]} in the features, expected one "
-                "type: convert one of them"
-            )
+        else:
+            of_log = ("the log", log_schema[name] == nw.String)
+            check_id_kinds(name, of_log, ("the features", schema[name] == nw.String))
     names = [name for name in schema if name not in {*_IDS, "label"}]
     reserved = [name for name in names if name in _SHARD_COLUMNS]
     if reserved:

@@ -18,7 +18,7 @@ from pyarrow import compute
 from countersample.errors import DataError
 from countersample.logs import aggregation
 from countersample.logs.aggregation import Problems
-from countersample.logs.columns import INTEGER, check_text_ids
+from countersample.logs.columns import INTEGER
 from countersample.logs.counts import PositionCounts, find_ids
 from countersample.logs.engines import find_engine
 
@@ -197,10 +197,7 @@ def encode(
     """
     code, distinct = _rank(column, has_text_ids=has_text_ids)
     ids = distinct.to_numpy(zero_copy_only=False)
-    if pa.types.is_integer(distinct.type):
-        return code, ids
-    check_text_ids(distinct)
-    return code, ids.astype(np.str_)
+    return code, ids if pa.types.is_integer(distinct.type) else ids.astype(np.str_)
 
 
 def _rank(column: pa.ChunkedArray, *, has_text_ids: bool) -> tuple[NDArray[np.int32], pa.Array]:
