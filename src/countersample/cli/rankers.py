@@ -52,9 +52,10 @@ def train(
     check_writable(out)
     ranker = make_ranker(options, seed=seed)
     note_files(data, fold)
-    whole = load_train(data, fold=fold, progress=True)
-    dataset = whole.select_features(include or None, drop=exclude or None)
-    clicks = ClickLog.load(log, whole).replace(fingerprint=dataset.fingerprint)
+    dataset = load_train(data, fold=fold, progress=True)
+    clicks = ClickLog.load(log, dataset)
+    dataset = dataset.select_features(include or None, drop=exclude or None)
+    clicks = clicks.replace(fingerprint=dataset.fingerprint)
     if bits is not None:
         dataset = dataset.compact(bits)
     with share_progress(f"training {out.name}") as progress:
