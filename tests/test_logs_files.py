@@ -223,7 +223,7 @@ def test_numbers_of_several_files_become_the_widest(engine, tmp_path, reverse):
 def test_files_with_types_that_do_not_fit_are_rejected(tmp_path, column, values, reverse):
     plain = table_of(1, timestamp=pa.array([0], pa.timestamp("ms")))
     write_both(tmp_path, plain, table_of(1, **{column: values}), reverse)
-    message = rf"b\.parquet: .*Field {column} has incompatible types: .*, expected one type in all"
+    message = rf"b\.parquet does not fit .*Field {column} has incompatible types: .*, expected one"
     with pytest.raises(DataError, match=message):
         read_impressions(tmp_path)
 
@@ -242,7 +242,7 @@ def features_of(query, **columns):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"x": [True]}, r"b\.parquet: .* x has incompatible types: .*, expected one type in all"),
+        ({"x": [True]}, r"b\.parquet does not fit .* x has incompatible types: .*, expected one"),
         ({"x": [0.5], "y": [1.0]}, r"\.parquet has no column 'y', which others have"),
     ],
 )

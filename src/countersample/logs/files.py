@@ -537,8 +537,8 @@ def unify_schemas(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
             union = pa.unify_schemas([union, schema], promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise DataError(
-                f"{path}: {summarize_error(error)}, expected one type in all files: convert one of "
-                "them"
+                f"{path} does not fit the files before it ({summarize_error(error)}), expected one "
+                "type in all files: convert one of them"
             ) from error
     return union
 
