@@ -1,6 +1,7 @@
 """Doubly robust training, right where propensities or the model are; the model of relevance."""
 
 from itertools import product
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -10,7 +11,12 @@ from countersample import ClickLog, PositionBias, RankingDataset, synthetic, tra
 from countersample.clicks import simulate_impressions
 from countersample.errors import DataError
 from countersample.evaluation import doubly_robust_log, relevance_model
-from countersample.evaluation.doubly_robust import PENALTIES, exposure
+from countersample.evaluation.doubly_robust import (
+    PENALTIES,
+    _logged_scores,
+    exposure,
+    fit_relevance,
+)
 from countersample.logs import PositionCounts, join_features
 from countersample.objectives import score_space
 
@@ -132,8 +138,10 @@ def test_a_ranker_learns_from_it_and_the_same_seed_gives_the_same_log():
     assert robust.weights.tolist() == again.weights.tolist()
     assert len(robust) > len(log.weighted())
     assert robust.n_clicks == pytest.approx(log.n_clicks)
-    found = train(data, robust, learning_rate=0.01, steps=1000, rng=0).weights
-    truth = train(data, ClickLog.from_labels(data), learning_rate=0.01, steps=1000, rng=0).weights
+    found, truth = (
+        train(data, log, learning_rate=0.01, steps=5000, rng=0).average_coef
+        for log in (robust, ClickLog.from_labels(data))
+    )
     assert np.corrcoef(found, truth)[0, 1] > 0.5
 
 
@@ -176,13 +184,22 @@ def evidence(x, y, precision, alpha):
     b = ones @ inverse @ y / inverse.sum()
     spread = (y - b) @ inverse @ (y - b)
     log_density = -np.linalg.slogdet(covariance)[1] - np.log(inverse.sum())
-    return log_density - (len(y) - 1) * np.log(spread), x.T @ inverse @ (y - b) / alpha, b
+    w = x.T @ inverse @ (y - b) / alpha
+    return log_density - (len(y) - 1) * np.log(spread), w, b, spread / (len(y) - 1)
+
+
+def posterior(x, precision, alpha, noise):
+    """The covariance of (w, b), by the inverse of the whole matrix; b has no penalty."""
+    columns = np.column_stack([x, np.ones(len(x))])
+    penalty = np.diag([alpha] * x.shape[1] + [0.0])
+    return noise * np.linalg.inv(columns.T @ (columns * precision[:, None]) + penalty)
 
 
 def test_it_is_the_ridge_regression_of_highest_evidence_on_the_other_queries(tiny, log):
     """The slow twin: for the queries of each part in turn, with the covariance of all rates."""
     small = log.of_queries(np.arange(40))
-    result = relevance_model(small, tiny, served=True, rng=np.random.default_rng(SEED))
+    model = fit_relevance(small, tiny, rng=np.random.default_rng(SEED))
+    covariances = []
     part = np.random.default_rng(SEED).permutation(tiny.n_queries) % 5
     part = np.repeat(part, tiny.query_sizes)
     scaled = (tiny.features - tiny.features.mean(axis=0)) / tiny.features.std(axis=0)
@@ -199,10 +216,40 @@ def test_it_is_the_ridge_regression_of_highest_evidence_on_the_other_queries(tin
     for k in range(5):
         rows = (part != k) & (seen > 0)
         rates, precision = clicks[rows] / seen[rows], seen[rows] / (1 + seen[rows])
-        tried = [evidence(x[rows], rates, precision, alpha * x.shape[1]) for alpha in PENALTIES]
-        _, w, b = max(tried, key=lambda each: each[0])
+        alphas = PENALTIES * x.shape[1]
+        tried = [evidence(x[rows], rates, precision, alpha) for alpha in alphas]
+        best = int(np.argmax([each[0] for each in tried]))
+        _, w, b, noise = tried[best]
         expected = np.clip(x[part == k] @ w + b, 0, 1)
-        np.testing.assert_allclose(result[part == k], expected, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(model.relevance[part == k], expected, rtol=1e-3, atol=1e-4)
+        covariances.append(posterior(x[rows], precision, alphas[best], noise))
+    expected = np.mean(covariances, axis=0)
+    scale = np.sqrt(np.diag(expected))
+    np.testing.assert_allclose(model.covariance, expected, atol=1e-3 * np.outer(scale, scale).max())
+    shares = np.random.default_rng(SEED).random((2, tiny.n_items))
+    totals = shares @ np.column_stack([x, np.ones(len(x))])
+    np.testing.assert_allclose(
+        model.covariance_of_sums(shares), totals @ model.covariance @ totals.T, rtol=1e-4
+    )
+
+
+def test_an_item_that_was_never_shown_is_less_relevant_than_its_features_say(rng):
+    """The policy knows the relevance and shows the best three of six; features know nothing."""
+    n, items = 300, 6
+    query, item = np.divmod(np.arange(n * items), items)
+    chance = rng.uniform(0.05, 0.95, (n, items))
+    rank = (-chance).argsort(axis=1).argsort(axis=1).ravel()
+    data = RankingDataset.from_arrays(rng.normal(size=(n * items, 5)), np.zeros(n * items), query)
+    shown = rank < 3
+    theta = 1 / (1 + rank[shown])
+    clicks = rng.binomial(50, chance.ravel()[shown] * theta)
+    log = ClickLog(
+        query[shown], item[shown], theta, clicks, position=1 + rank[shown],
+        impressions=np.full(shown.sum(), 50),
+    )  # fmt: skip
+    result = relevance_model(log, data, rng=rng)[~shown].mean()
+    truth, of_shown = chance.ravel()[~shown].mean(), chance.ravel()[shown].mean()
+    assert abs(result - truth) < 0.3 * abs(of_shown - truth)
 
 
 def test_where_clicks_do_not_tell_it_is_a_constant(rng):
@@ -226,3 +273,25 @@ def test_no_item_is_judged_by_its_own_clicks(tiny, log):
     rows = slice(tiny.offsets[query], tiny.offsets[query + 1])
     np.testing.assert_allclose(a[rows], b[rows], rtol=1e-9)
     assert abs(a - b).max() > 1e-4
+
+
+def test_an_item_has_the_mean_score_of_its_ranks_by_a_loop_over_sessions(rng):
+    """A session shows three of the items of a query; the others share what is left of the sum."""
+    sizes, n_sessions = [4, 6], 5
+    data = RankingDataset.from_arrays(rng.normal(size=(10, 2)), np.zeros(10), [0] * 4 + [1] * 6)
+    scores, rows = np.zeros(10), []
+    for query, size in enumerate(sizes):
+        normal = [-NormalDist().inv_cdf((k - 0.5) / size) for k in range(1, size + 1)]
+        for _ in range(n_sessions):
+            shown = rng.permutation(size)[:3].tolist()
+            for item in range(size):
+                below = -sum(normal[:3]) / (size - 3)
+                score = normal[shown.index(item)] if item in shown else below
+                scores[data.offsets[query] + item] += score / n_sessions
+            rows += [(query, item, k + 1) for k, item in enumerate(shown)]
+    query, item, position = np.array(rows).T
+    ones = np.ones(len(rows))
+    log = ClickLog(query, item, 1 / position, ones, position=position, impressions=ones)
+    found = _logged_scores(log, data, exposure(log, data)[0])
+    expected = (scores - scores.mean()) / scores.std()
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)

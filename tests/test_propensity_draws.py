@@ -5,7 +5,9 @@ import pyarrow as pa
 import pytest
 from shops import known_fit, opened, top_five, usual_fit, usual_shop
 
+from countersample.data.preprocessing import Normalizer
 from countersample.evaluation import estimate_gain
+from countersample.evaluation.doubly_robust import RelevanceModel
 from countersample.fitting.propensity_draws import Units, draw_thetas, draw_values
 from countersample.logs import PositionCounts, read_impressions
 from countersample.logs.exposure import examination_of_rows
@@ -16,6 +18,14 @@ from countersample.propensity import ContextPropensities, Propensities
 from countersample.propensity.cells import QueryDraws
 
 slow = pytest.mark.slow
+
+
+def as_certain(relevance, dataset, variance=0.0):
+    """Return a model of this relevance, whose constant alone varies."""
+    covariance = np.zeros((dataset.n_features + 2, dataset.n_features + 2))
+    covariance[-1, -1] = variance
+    scaler = Normalizer.fit(dataset, "standard")
+    return RelevanceModel(relevance, dataset, scaler, np.zeros(dataset.n_items), covariance)
 
 
 class TestQueries:
@@ -31,15 +41,16 @@ class TestQueries:
         return matched, curve, rng.random(data.n_items), rng.random(data.n_items)
 
     @pytest.mark.parametrize("estimator", ["ips", "dr"])
-    def test_a_draw_is_the_estimate_by_its_propensities(self, parts, estimator):
+    def test_a_draw_is_the_estimate_by_its_propensities(self, parts, rng, estimator):
         """Each query once, and other curves: what `estimate_gain` says with these."""
         matched, curve, scores, model = parts
         relevance = model if estimator == "dr" else None
+        certain = None if relevance is None else as_certain(model, matched.dataset)
         queries = _EachOnce(np.ones(len(matched.counts.query_ids), bool), 3, 0)
         curves = np.stack([curve.value, curve.value**2, curve.value**0.5])
         result = draw_values(
             scores, matched, curve, {"": curves}, Units.of_queries(matched.counts, queries),
-            metric="dcg@5", exposure="policy-aware", relevance=relevance,
+            metric="dcg@5", exposure="policy-aware", relevance=certain, rng=rng,
         )  # fmt: skip
         levels = []
         for theta, values in zip(curves, result, strict=True):
@@ -52,6 +63,28 @@ class TestQueries:
             )  # fmt: skip
             assert values == pytest.approx([gain.new.value, gain.logged.value])
 
+    def test_draws_vary_as_the_relevance_model_does(self, parts, rng):
+        """Each query once: all that varies is b, which moves Σ λ·S over items never shown."""
+        matched, curve, scores, model = parts
+        n, data, n_sessions = 4000, matched.dataset, matched.counts.sessions.sum()
+        queries = _EachOnce(np.ones(len(matched.counts.query_ids), bool), n, 0)
+        result = draw_values(
+            scores, matched, curve, None, Units.of_queries(matched.counts, queries),
+            metric="dcg@5", exposure="policy-aware", relevance=as_certain(model, data, 0.01),
+            rng=rng,
+        )  # fmt: skip
+        shown, *_ = matched.shown(curve)
+        reward = rank_values("dcg@5", item_ranks(scores, data))
+        reward[data.offsets[shown.query] + shown.item] = 0
+        sessions = np.zeros(data.n_queries)
+        sessions[np.searchsorted(data.query_ids, matched.counts.query_ids)] = (
+            matched.counts.sessions
+        )
+        total = reward @ np.repeat(sessions, data.query_sizes)
+        expected = 0.1 * total / n_sessions
+        assert result[:, 0].std() == pytest.approx(expected, rel=6 / np.sqrt(2 * n))
+        assert result[:, 1].std() < 1e-12
+
     def test_a_position_that_a_draw_does_not_support_has_the_estimate_of_the_log(self, parts):
         matched, curve, scores, _ = parts
         queries = _EachOnce(np.ones(len(matched.counts.query_ids), bool), 3, 0)
@@ -59,7 +92,7 @@ class TestQueries:
         curves[1, 3], curves[2, 3] = np.nan, 0.0
         result = draw_values(
             scores, matched, curve, {"": curves}, Units.of_queries(matched.counts, queries),
-            metric="dcg@5", exposure="policy-aware", relevance=None,
+            metric="dcg@5", exposure="policy-aware", relevance=None, rng=None,
         )  # fmt: skip
         assert result[1] == pytest.approx(result[0])
         assert result[2] == pytest.approx(result[0])
@@ -72,7 +105,7 @@ class TestQueries:
         queries = _EachOnce(np.ones(len(matched.counts.query_ids), bool), 1, 0)
         result = draw_values(
             scores, matched, short, None, Units.of_queries(matched.counts, queries),
-            metric="dcg@5", exposure="policy-aware", relevance=None,
+            metric="dcg@5", exposure="policy-aware", relevance=None, rng=None,
         )  # fmt: skip
         shown, *_ = matched.shown(short)
         reward = rank_values("dcg@5", item_ranks(scores, matched.dataset))
@@ -146,7 +179,7 @@ class TestSessions:
         units = Units.of_sessions(counts, visits, 5, rng)
         result = draw_values(
             scores, matched, curve, None, units, metric="dcg@5", exposure="policy-aware",
-            relevance=model if with_model else None,
+            relevance=as_certain(model, data) if with_model else None, rng=rng,
         )  # fmt: skip
         shown, _, rows = matched.shown(curve)
         assert (rows == np.arange(len(counts))).all()

@@ -209,7 +209,8 @@ def test_the_ranker_is_the_mean_of_what_is_chosen(world):
     path = ranker.path_
     chosen = [each for each in path.candidates if each.share]
     assert sum(each.share for each in chosen) + path.kept == pytest.approx(1)
-    assert len(path.candidates) == 2 * 3 * len(place_checkpoints(400))
+    # Two starts, two tempers, alone and with the regression on click rates; and that alone.
+    assert len(path.candidates) == 2 * 2 * 2 * len(place_checkpoints(400)) + 1
     assert ranker.n_steps_ == max(each.steps for each in chosen)
     assert ranker.history_.steps[-1] == ranker.n_steps_
     np.testing.assert_array_equal(ranker.history_.coef[-1], ranker.weights_)

@@ -135,15 +135,19 @@ def resample(
 
 def ratio_intervals(
     ratios: Floats, above: Floats, below: Floats, confidence: float, n_clusters: int
-) -> tuple[Floats, Floats]:
-    """R_j · exp(∓ f·c·σ_j) − 1, both (k,): intervals of k ratios that hold at once.
+) -> tuple[Floats, Floats, Floats]:
+    """R_j · exp(−σ_j²/2) − 1, and R_j · exp(∓ f·c·σ_j) − 1, (k,): intervals that hold at once.
+
+    log R_j is about normal, so the mean of R_j is too large by exp(σ_j²/2): above all if
+    propensities are estimated, since 1/p is convex. The ratio is divided by that. Its interval is
+    about the median, which has no such bias.
 
     σ_j is the standard deviation of log R_j over draws. c is the normal quantile or, for several
     ratios, the quantile of max_j |log R_j(b) − median_j| / σ_j over draws b. f is Student's
     quantile divided by the normal one. Intervals are centred on the estimate: weights 1/p of
     estimated propensities are too large on average, and in draws from the log once more, so that
     percentiles of the draws would have this bias twice. If a ratio is not above 0, the interval is
-    computed for R instead of log R.
+    computed for R instead of log R, and the ratio stays as it is.
 
     The rows of the numerators `above`, (n, k), and the denominators `below`, (n,), are draws, and
     `n_clusters` is the number of resampled queries or sessions.
@@ -153,7 +157,10 @@ def ratio_intervals(
     >>> import numpy as np
     >>> from countersample.evaluation.bootstrap import ratio_intervals
     >>> draws = np.exp(np.random.default_rng(0).normal(size=(10_000, 5)))
-    >>> low, high = ratio_intervals(np.ones(5), draws, np.ones(10_000), 0.95, n_clusters=100_000)
+    >>> ratio, low, high = ratio_intervals(
+    ...     np.ones(5), draws, np.ones(10_000), 0.95, n_clusters=100_000)
+    >>> [round(float(each), 2) for each in ratio + 1]  # exp(-1/2), but for the noise of the draws
+    [0.61, 0.6, 0.61, 0.61, 0.6]
     >>> coverage = ((draws - 1 > low) & (draws - 1 < high)).all(axis=1).mean()
     >>> bool(abs(coverage - 0.95) < 0.005)
     True
@@ -174,7 +181,9 @@ def ratio_intervals(
         c = float(np.quantile(steps.max(axis=1), confidence))
     half = max(c, float(t.isf(norm.sf(c), max(1, n_clusters - 1)))) * spread
     low, high = centre - half, centre + half
-    return (np.exp(low) - 1, np.exp(high) - 1) if is_positive else (low - 1, high - 1)
+    if not is_positive:
+        return ratios - 1, low - 1, high - 1
+    return tuple(np.exp(each) - 1 for each in (centre - spread**2 / 2, low, high))
 
 
 def interval(values: Floats, confidence: float) -> tuple[float, float]:

@@ -10,9 +10,11 @@ deviation of the draws of log R_j,
 
     R_j · exp(∓ f·c·σ_j)
 
-is the interval of R_j. The factor f, hardly above 1, is Student's quantile for the number of
-resampled queries (or sessions) divided by the normal quantile, at c. A single candidate has
-c = 1.96. The interval of Δ_j is V_reference · (R_j − 1).
+is the interval of R_j, and R_j · exp(−σ_j²/2) the estimate. The factor f, hardly above 1, is
+Student's quantile for the number of resampled queries (or sessions) divided by the normal quantile,
+at c. A single candidate has c = 1.96. Δ_j and its interval are V_reference · (R_j − 1). Δ_j is a
+little less than the difference of the two single estimates: log R_j is about normal, so that the
+mean of R_j is too large by exp(σ_j²/2).
 
 For unrelated candidates this is about as wide as Bonferroni's correction. For candidates that are
 nearly alike it is hardly wider than for one, because it takes their correlation into account. The
@@ -316,7 +318,7 @@ def _compare(
         )
     others = [k for k, name in enumerate(names) if name != reference]
     ratios = np.array([values[k].value / base for k in others])
-    low, high = ratio_intervals(
+    relative, low, high = ratio_intervals(
         ratios, draws[:, others], draws[:, names.index(reference)], confidence, len(case.clusters)
     )
     return estimates, tuple(
@@ -324,10 +326,10 @@ def _compare(
             candidate=names[k],
             reference=reference,
             metric=metric,
-            value=values[k].value - base,
+            value=float(base * relative[j]),
             low=float(base * low[j]),
             high=float(base * high[j]),
-            relative=(values[k].value - base) / base,
+            relative=float(relative[j]),
             relative_low=float(low[j]),
             relative_high=float(high[j]),
             confidence=confidence,

@@ -35,8 +35,9 @@ is right: the propensities with τ = 0, or the model with any τ.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -84,13 +85,43 @@ def sessions_of_item(clusters: Clusters, dataset: RankingDataset) -> Floats:
     return np.repeat(add_up(query, n_sessions, dataset.n_queries), dataset.query_sizes)
 
 
-def relevance_model(
-    log: ClickLog, dataset: RankingDataset, *, served: bool = False, rng: np.random.Generator
-) -> Floats:
-    """r̂(x) = b + w·x, by least squares: min Σ_d v_d (C_d/E_d − b − w·x_d)² + α‖w‖², (n_items,).
+@dataclass(frozen=True, eq=False)
+class RelevanceModel:
+    """r̂ of each item, and the posterior covariance of the weights that predict it."""
+
+    relevance: Floats  # r̂, (n_items,)
+    dataset: RankingDataset  # without missing values
+    scaler: Normalizer
+    z: Floats  # how high the logging policy ranks, scaled, (n_items,)
+    covariance: Floats  # of the weights of features and z, and of b, (p + 2, p + 2)
+
+    def covariance_of_sums(self, shares: Floats) -> Floats:
+        """Return the covariance of Σ_d shares_d · r̂_d, (k, k), for shares (k, n_items)."""
+        totals = np.zeros((len(shares), len(self.covariance)))
+        for rows in row_blocks(self.dataset.features):
+            columns = _columns(self.dataset.features[rows], self.scaler, self.z[rows])
+            totals += shares[:, rows] @ columns
+        return totals @ self.covariance @ totals.T
+
+
+def relevance_model(log: ClickLog, dataset: RankingDataset, *, rng: np.random.Generator) -> Floats:
+    """Return r̂ of each item, (n_items,): see `fit_relevance`."""
+    return fit_relevance(log, dataset, rng=rng).relevance
+
+
+def fit_relevance(
+    log: ClickLog, dataset: RankingDataset, *, rng: np.random.Generator
+) -> RelevanceModel:
+    """r̂(x) = b + w·x + u·z, by least squares: min Σ_d v_d (C_d/E_d − r̂_d)² + α(‖w‖² + u²/p).
 
     The position-based model with a relevance that is linear in the p features, scaled to variance
-    1. The noise of C/E has two parts: the noise of clicks, which falls with E, and the part of
+    1, and in z, the normal score of the rank that the logging policy gives the item. The policy
+    knows something about relevance, often more than the features do: an item that it never showed
+    is less relevant than one that it showed with the same features. So z may explain as much as all
+    features together. If relevance and the scores of the policy are jointly normal, relevance is
+    linear in z, also for items that were never shown: see `_logged_scores`.
+
+    The noise of C/E has two parts: the noise of clicks, which falls with E, and the part of
     relevance that features do not explain, which does not. If relevance is 0 or 1, both are about
     equal at E = 1. So an item counts v = E/(1 + E). α has the highest evidence (the marginal
     likelihood, with w normal and the noise unknown): without information in the clicks, r̂ is a
@@ -98,52 +129,66 @@ def relevance_model(
     are imputed, with an indicator.
 
     It is cross-fitted: the queries are split into five folds, and r̂ in a fold is learned from the
-    others, so that no item is evaluated by its own clicks.
-
-    With `served`, z = ln(E/n), the log of an item's exposure per session of its query, is one more
-    feature, which may explain as much as all others together: the logging policy knew something
-    about relevance, too. Leave it out to evaluate rankings that change the exposure.
+    others, so that no item is evaluated by its own clicks. The covariance is the mean over folds.
     """
     seen, clicks = exposure(log, dataset)
+    width = dataset.n_features + 2
     n_folds = min(FOLDS, len(np.unique(log.query)))
-    if n_folds < 2:
-        return np.zeros(dataset.n_items)  # there are no other queries to learn from
-    fold_of_query = rng.permutation(dataset.n_queries) % n_folds
+    fold_of_query = rng.permutation(dataset.n_queries) % max(n_folds, 1)
     fold = np.repeat(fold_of_query, dataset.query_sizes)
     dataset = fill_missing(dataset)
     scaler = Normalizer.fit(dataset, "standard")
-    z = np.zeros(dataset.n_items)
-    if served:
-        z += _log_exposure(seen, sessions_of_item(Clusters.of(log), dataset))
-        z *= np.sqrt(dataset.n_features)
+    z = _logged_scores(log, dataset, seen) * np.sqrt(dataset.n_features)
+    if n_folds < 2:  # there are no other queries to learn from
+        zeros = np.zeros(dataset.n_items)
+        return RelevanceModel(zeros, dataset, scaler, z, np.zeros((width, width)))
     rates = ratio(clicks, seen)
     moments = np.stack(
         [_moments(dataset, scaler, z, rates, seen, fold == k) for k in range(n_folds)]
     )
     n_seen = np.array([np.count_nonzero(seen[fold == k]) for k in range(n_folds)])
-    weights = np.stack(
-        [
-            _regression(moments.sum(axis=0) - fold_moments, n_seen.sum() - n)
-            for fold_moments, n in zip(moments, n_seen.tolist(), strict=True)
-        ]
-    )
+    fits = [
+        regression_by_evidence(moments.sum(axis=0) - fold_moments, n_seen.sum() - n)
+        for fold_moments, n in zip(moments, n_seen.tolist(), strict=True)
+    ]
+    weights = np.stack([each.weights for each in fits])
     relevance = np.empty(dataset.n_items)
     for rows in row_blocks(dataset.features):
         by_fold = weights @ _columns(dataset.features[rows], scaler, z[rows]).T
         relevance[rows] = np.take_along_axis(by_fold, fold[None, rows], axis=0)[0]
     assert log.impressions is not None  # noqa: S101 (exposure rejects a log without them)
     most = max(1.0, float(ratio(log.clicks, log.impressions).max()))  # clicks may be worth more
-    bounded: Floats = np.clip(relevance, 0.0, most)
-    return bounded
+    covariance = np.mean([each.covariance for each in fits], axis=0)
+    return RelevanceModel(np.clip(relevance, 0.0, most), dataset, scaler, z, covariance)
 
 
-def _log_exposure(seen: Floats, sessions: Floats) -> Floats:
-    """Return ln(E/n) per item at mean 0 and variance 1, (n_items,); the minimum if E = 0."""
-    mean = ratio(seen, sessions)
+def _logged_scores(log: ClickLog, dataset: RankingDataset, seen: Floats) -> Floats:
+    """Return z, how high the logging policy ranks each item, at mean 0 and variance 1, (n_items,).
+
+    Rank k of n has the normal score −Φ⁻¹((k − ½)/n), and an item the mean over the sessions of its
+    query. The scores of all n ranks add up to 0. So in a session that does not show it, an item has
+    the mean that is left for the ranks below the page. Without positions z is ln(E/n_q).
+    """
+    sessions = sessions_of_item(Clusters.of(log), dataset)
+    if log.position is None:
+        mean = ratio(seen, sessions)
+        values = np.log(np.maximum(mean, mean[mean > 0].min())) if mean.any() else mean
+    else:
+        from scipy.special import ndtri  # noqa: PLC0415 (heavy, only where used)
+
+        assert log.impressions is not None  # noqa: S101 (exposure rejects a log without them)
+        longest = dataset.query_sizes.astype(np.int64)
+        np.maximum.at(longest, log.query, log.position)
+        scores = -ndtri((log.position - 0.5) / longest[log.query]) * log.impressions
+        rows, n = dataset.offsets[log.query] + log.item, dataset.n_items
+        shown, total = add_up(rows, log.impressions, n), add_up(rows, scores, n)
+        query = np.repeat(np.arange(dataset.n_queries), dataset.query_sizes)
+        left = sessions * longest[query] - add_up(query, shown, dataset.n_queries)[query]
+        below = -ratio(add_up(query, total, dataset.n_queries)[query], left)
+        values = ratio(total + np.maximum(sessions - shown, 0.0) * below, sessions)
     has_sessions = sessions > 0
-    if not mean.any():
-        return np.zeros(len(mean))
-    values = np.log(np.maximum(mean, mean[mean > 0].min()))
+    if not has_sessions.any():
+        return np.zeros(len(values))
     values = np.where(has_sessions, values - values[has_sessions].mean(), 0.0)
     return values / (float(np.sqrt(np.mean(values[has_sessions] ** 2))) or 1.0)
 
@@ -173,26 +218,43 @@ def _moments(
     return moments
 
 
-def _regression(moments: Floats, n_items: int) -> Floats:
-    """Return w, the weight of z, and b of highest evidence, (p + 2,): see `relevance_model`.
+class Regression(NamedTuple):
+    """A ridge regression whose penalty has the highest evidence."""
 
+    weights: Floats  # of the columns and b, (p + 1,)
+    covariance: Floats  # of the posterior of these weights, (p + 1, p + 1)
+    penalty: float  # α
+
+
+def regression_by_evidence(moments: Floats, n_items: int) -> Regression:
+    """Return the ridge regression of highest evidence.
+
+    The moments, (p + 2, p + 2), are Σ v·c·cᵀ of n items with the columns c = p features, 1, C/E.
     With λ and q the eigenvalues and the products with C/E, both after b is projected out, twice the
     logarithm of the evidence is Σ log(α/(α + λ)) − (n − 1)·log(Σ v·(C/E)² − Σ q²/(α + λ)).
     """
     p = len(moments) - 2
     if not moments[p, p] > 0:
-        return np.zeros(p + 1)
+        return Regression(np.zeros(p + 1), np.zeros((p + 1, p + 1)), 0.0)
+    mean = moments[p, :p] / moments[p, p]
     centred = moments - np.outer(moments[p], moments[p]) / moments[p, p]
     eigenvalues, directions = np.linalg.eigh(centred[:p, :p])
     eigenvalues = np.maximum(eigenvalues, 0.0)
     products = directions.T @ centred[:p, p + 1]
     with_penalty = PENALTIES[:, None] * p + eigenvalues
     residual = centred[p + 1, p + 1] - (products**2 / with_penalty).sum(axis=1)
+    residual = np.maximum(residual, np.finfo(np.float64).tiny)
     evidence = np.log(PENALTIES[:, None] * p / with_penalty).sum(axis=1)
-    evidence -= (n_items - 1) * np.log(np.maximum(residual, np.finfo(np.float64).tiny))
-    weights = directions @ (products / with_penalty[np.argmax(evidence)])
-    constant = (moments[p, p + 1] - moments[p, :p] @ weights) / moments[p, p]
-    return np.append(weights, constant)
+    evidence -= (n_items - 1) * np.log(residual)
+    best = int(np.argmax(evidence))
+    weights = directions @ (products / with_penalty[best])
+    constant = moments[p, p + 1] / moments[p, p] - mean @ weights
+    # r̂ = mean of C/E + w·(x − mean of x): the two terms are independent.
+    to_columns = np.vstack([np.eye(p), -mean]) @ directions
+    covariance = to_columns / with_penalty[best] @ to_columns.T
+    covariance[p, p] += 1 / moments[p, p]
+    covariance *= residual[best] / max(1, n_items - 1)
+    return Regression(np.append(weights, constant), covariance, float(PENALTIES[best] * p))
 
 
 def check_relevance(name: str, relevance: ArrayLike, dataset: RankingDataset) -> Floats:
@@ -236,7 +298,7 @@ def doubly_robust_log(
         1/(S·τ). With 0 the model is used for items that were never shown, and no others.
     relevance : array-like (n_items,), optional
         r̂ per item by your own model, fitted on other clicks than these. By default
-        `relevance_model`, with features and exposure, which draws its folds by `rng`.
+        `fit_relevance`, which draws its folds by `rng`.
 
     Examples
     --------
@@ -254,13 +316,13 @@ def doubly_robust_log(
     log.check(dataset)
     seen, clicks = exposure(log, dataset)
     if relevance is None:
-        relevance = relevance_model(log, dataset, served=True, rng=np.random.default_rng(rng))
+        relevance = relevance_model(log, dataset, rng=np.random.default_rng(rng))
     model = check_relevance("relevance", relevance, dataset)
     sessions = sessions_of_item(Clusters.of(log), dataset)
     clip = default_clip(log) if clip is None else number("clip", clip, least=0, most=1)
     below = np.maximum(seen, clip * sessions)
     weights = sessions * (model + ratio(clicks - seen * model, below))
-    rows = np.flatnonzero(weights)
+    rows = np.flatnonzero(np.abs(weights) > ROUNDING * sessions)
     above = np.maximum(weights[rows], 0.0)
     if not above.any():
         raise DataError(

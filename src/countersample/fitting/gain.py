@@ -17,7 +17,7 @@ import numpy as np
 
 from countersample.errors import DataError
 from countersample.evaluation import estimate, estimate_gain
-from countersample.evaluation.doubly_robust import relevance_model
+from countersample.evaluation.doubly_robust import fit_relevance
 from countersample.evaluation.holdout import HeldOut
 from countersample.fitting.propensity_draws import N_DRAWS, Units, draw_values
 from countersample.fitting.summaries import LEFT_OUT
@@ -108,6 +108,19 @@ class EvaluationClicks:
             return cls(log, None, None)
         return cls(log, Units.of_queries(log.matched.counts, draws.queries), draws.curves)
 
+    def _find_units(self, estimator: str, rng: np.random.Generator) -> Units | None:
+        """Return what to draw; None if the estimate draws rows itself.
+
+        The uncertainty of a relevance model needs units even if propensities are known.
+        """
+        source = self.log.source
+        if estimator not in DRAWN_ESTIMATORS:
+            return None
+        can_draw = source.trust is None and not isinstance(source.propensities, RowPropensities)
+        if self.units is None and estimator == "dr" and can_draw:
+            return _query_units(self.log, rng)
+        return self.units
+
     def draw(
         self,
         scores: Floats,
@@ -123,16 +136,16 @@ class EvaluationClicks:
         """
         matched, relevance = self.log.matched, None
         if estimator == "dr":
-            relevance = relevance_model(self.log.shown, matched.dataset, rng=rng)
-        propensities = self.log.source.propensities
-        if self.units is None or estimator not in DRAWN_ESTIMATORS:
-            return relevance, None
+            relevance = fit_relevance(self.log.shown, matched.dataset, rng=rng)
+        propensities, units = self.log.source.propensities, self._find_units(estimator, rng)
+        if units is None:
+            return None if relevance is None else relevance.relevance, None
         assert not isinstance(propensities, RowPropensities)  # noqa: S101 (which have no units)
         values = draw_values(
-            scores, matched, propensities, self.curves, self.units, metric=metric,
-            exposure=exposure, relevance=relevance,
+            scores, matched, propensities, self.curves, units, metric=metric,
+            exposure=exposure, relevance=relevance, rng=rng,
         )  # fmt: skip
-        return relevance, values
+        return None if relevance is None else relevance.relevance, values
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,9 +324,13 @@ def _draw_units(log: Impressions, joined: JoinedLog, rng: np.random.Generator) -
     visits = log.visits(counts)
     if visits is not None:
         return Units.of_sessions(counts, visits, N_DRAWS, rng), "sessions"
+    return _query_units(joined, rng), "queries"
+
+
+def _query_units(joined: JoinedLog, rng: np.random.Generator) -> Units:
+    counts = joined.matched.counts
     is_shown = np.bincount(counts.query, minlength=len(counts.query_ids)) > 0
-    draws = QueryDraws(is_shown, N_DRAWS, int(rng.integers(2**63)))
-    return Units.of_queries(counts, draws), "queries"
+    return Units.of_queries(counts, QueryDraws(is_shown, N_DRAWS, int(rng.integers(2**63))))
 
 
 def _count_clicks(shown: ClickLog) -> int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from countersample._arrays import Bools, Floats, Ints
     from countersample.clicks.bias import PositionBiasCurve
+    from countersample.evaluation.doubly_robust import RelevanceModel
     from countersample.logs import PositionCounts
     from countersample.logs.exposure import ClickProbabilities
     from countersample.logs.joins import Matched
@@ -91,15 +92,16 @@ def draw_values(
     *,
     metric: str,
     exposure: str,
-    relevance: Floats | None,
+    relevance: RelevanceModel | None,
+    rng: np.random.Generator,
 ) -> Floats:
     """Return Σ_u w_u·V_u / Σ_u w_u·S_u of k new rankings and the logged one per draw, (n, k + 1).
 
     Scores are (n_items,) or (k, n_items); the logged ranking is last. w are the weights of the
     units, S_u their sessions, and V_u = Σ_clicks λ/ρ with the propensities of the draw, or without
-    `curves` the propensities of the log itself. With `relevance`, the r̂ of the doubly robust
+    `curves` the propensities of the log itself. With `relevance`, the model of the doubly robust
     estimate, items that no click covers add λ·r̂·S_q, with r̂ scaled by the mean relevance of all
-    others.
+    others. Each draw also draws the weights of the model from their posterior.
     """
     has_features = matched.row >= 0
     shown, row = matched.counts.take(has_features), matched.row[has_features]
@@ -111,10 +113,22 @@ def draw_values(
     values = np.vstack([rewards[:, row], logged / shown.sessions[shown.query]])
     evaluated = units.sessions.multiply((matched.sessions > 0)[:, None]).tocsr()
     sessions, rest = evaluated.sum(axis=0), np.zeros((len(values), units.clicks.shape[1]))
+    errors = np.zeros((units.draws.n, len(values)))  # of Σ λ·r̂·S_q
     if relevance is not None:
         is_seen = _sum_by_pair(shown, np.where(np.isnan(point), 0.0, 1.0)) > 0
-        unseen = _sum_unseen(matched, shown, row, is_seen, values[-1], rewards, relevance)
-        rest = unseen @ evaluated
+        unseen = _unseen_rewards(matched, shown, row, is_seen, values[-1], rewards)
+        query = _dataset_query(matched, shown, row)
+        by_query = np.add.reduceat(
+            unseen * relevance.relevance, matched.dataset.offsets[:-1], axis=1
+        )
+        rest = np.where(query >= 0, by_query[:, query], 0.0) @ evaluated
+        visited = np.zeros(matched.dataset.n_queries)
+        visited[query[query >= 0]] = evaluated.sum(axis=1)[query >= 0]
+        shares = unseen * np.repeat(visited, matched.dataset.query_sizes)
+        covariance = relevance.covariance_of_sums(shares)
+        errors = rng.multivariate_normal(
+            np.zeros(len(values)), covariance, units.draws.n, method="eigh"
+        )
     is_used = (_sum_by_pair(shown, shown.value) > 0) & ~np.isnan(point)
     part, values, point = shown.take(is_used), values[:, is_used], point[is_used]
     clicks = units.clicks[np.flatnonzero(has_features)[is_used]]
@@ -136,32 +150,35 @@ def draw_values(
             weights = clicks @ w * (point_weights if thetas is None else weigh_clicks(next(thetas)))
             n_sessions = w @ sessions
             scale = weights.sum() / n_sessions / level  # of the mean relevance
-            results[draw] = (values @ weights + rest @ w * scale) / n_sessions
+            results[draw] = (values @ weights + (rest @ w + errors[draw]) * scale) / n_sessions
             draw += 1
     return results
 
 
-def _sum_unseen(
+def _dataset_query(matched: Matched, shown: PositionCounts, row: Ints) -> Ints:
+    """Return the query of the dataset of each query of the counts, (n_queries,); −1 if none."""
+    query = np.full(len(shown.query_ids), -1)
+    query[shown.query] = np.searchsorted(matched.dataset.offsets, row, side="right") - 1
+    return query
+
+
+def _unseen_rewards(
     matched: Matched,
     shown: PositionCounts,
     row: Ints,
     is_seen: Bools,
     logged: Floats,
     rewards: Floats,
-    relevance: Floats,
 ) -> Floats:
-    """Return Σ λ·r̂ over the items of each query that no click covers, (k + 1, n_queries)."""
-    dataset, n_queries = matched.dataset, len(shown.query_ids)
-    is_covered = np.zeros(dataset.n_items, np.bool_)
+    """Return λ of the items that no click covers, and 0 for all others, (k + 1, n_items)."""
+    is_covered = np.zeros(matched.dataset.n_items, np.bool_)
     is_covered[row[is_seen]] = True
-    by_query = np.add.reduceat(rewards * (relevance * ~is_covered), dataset.offsets[:-1], axis=1)
-    query = np.full(n_queries, -1)  # in the dataset
-    query[shown.query] = np.searchsorted(dataset.offsets, row, side="right") - 1
-    new = np.where(query >= 0, by_query[:, query], 0.0)
+    unseen = np.zeros((len(rewards) + 1, matched.dataset.n_items))
+    unseen[:-1] = rewards * ~is_covered
     first = shown.pair_starts[:-1]
-    unseen = first[~is_seen[first]]
-    old = add_up(shown.query[unseen].astype(np.int64), (logged * relevance[row])[unseen], n_queries)
-    return np.vstack([new, old])
+    first = first[~is_seen[first]]
+    unseen[-1, row[first]] = logged[first]
+    return unseen
 
 
 def _sum_by_pair(counts: PositionCounts, column: Floats) -> Floats:

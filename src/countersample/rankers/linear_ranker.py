@@ -13,6 +13,7 @@ from countersample._params import choice, number
 from countersample.data.compact import linear_scores
 from countersample.defaults import CONFIDENCE, HOLDOUT, METRIC
 from countersample.errors import DataError, ParameterError
+from countersample.metrics import ratio
 from countersample.rankers.base import ClickRanker
 from countersample.rankers.checks import COUNT, MIN_PROPENSITY, check_flag, either
 from countersample.rankers.logging_policy import check_size
@@ -20,6 +21,7 @@ from countersample.rankers.task import list_starts
 from countersample.scorers import LinearScorer
 from countersample.training import TrainingOptions, train
 from countersample.tuning import TEMPERS, Contender, choose_contender, follow_paths, number_of_steps
+from countersample.tuning.click_rates import regress_click_rates
 from countersample.tuning.paths import FIRST_DISTANCE
 
 if TYPE_CHECKING:
@@ -55,8 +57,10 @@ class CounterSampleRanker(ClickRanker):
 
     A linear ranker learned from clicks, whose defaults need no tuning. It follows paths, from zero
     and from the imitation of the logging policy, with clicks weighted by 1/p^α for some α, in steps
-    without a learning rate (`dog`). Held-out clicks decide how far to follow which path, and
-    whether to leave the logging policy at all: see `countersample.tuning.safety`.
+    without a learning rate (`dog`). If the log has impressions, a regression on click rates
+    (`countersample.tuning.click_rates`) is another candidate, alone and combined with each path.
+    Held-out clicks decide how far to follow which path, and whether to leave the logging policy at
+    all: see `countersample.tuning.safety`.
 
     Parameters
     ----------
@@ -79,7 +83,7 @@ class CounterSampleRanker(ClickRanker):
     start : {"auto", "zero", "served"}
         The start of paths; "auto" is both, if the log or a baseline contains the logging policy.
     temper : "auto" or float in [0, 1]
-        α of the weights 1/p^α, from 0 (naive) to 1 (IPS); "auto" tries 0, ½ and 1.
+        α of the weights 1/p^α, from 0 (naive) to 1 (IPS); "auto" tries both.
     average : bool
         Whether to rank by the mean of the weights over all steps, or by the last ones.
     l2, radius : float
@@ -88,6 +92,9 @@ class CounterSampleRanker(ClickRanker):
         Whether a relevance model corrects for clipping, and for items that were never shown: see
         `countersample.evaluation.doubly_robust_log`. `clip` is its τ then, by default 10/√S with S
         sessions. The log needs `impressions`.
+    click_rates : bool
+        Whether a regression on debiased click rates takes part in the choice, if the log has
+        `impressions`. It has no part in naive, doubly robust and single runs, and in warm starts.
     impute : {"median-indicator", "median", "zero", "error"}
         Replacements of missing values (NaN), if training has any: see
         `countersample.data.preprocessing.Imputer`; "error" rejects them.
@@ -139,6 +146,7 @@ class CounterSampleRanker(ClickRanker):
         "start": partial(choice, options=("auto", "zero", "served")),
         "steps": _check_option,
         "average": check_flag,
+        "click_rates": check_flag,
         "radius": _check_option,
     }
 
@@ -159,6 +167,7 @@ class CounterSampleRanker(ClickRanker):
     metric: str = METRIC
     clip: float | None = None
     doubly_robust: bool = False
+    click_rates: bool = True
     impute: str = "median-indicator"
     normalize: str | None = "minmax"
     feature_transform: str | None = None
@@ -217,13 +226,18 @@ class CounterSampleRanker(ClickRanker):
         list_starts(self.start, task, has_holdout=True)  # raises an error for an unknown start
         held_out, logs = task.held_out(self.metric, self.holdout, rng)
 
+        rates: dict[str | None, list[Floats]] = {}
+
         def list_contenders() -> Iterator[Contender]:
-            yield self._contender(task, held_out, logs)
+            rates[task.transform] = self._regress(task, held_out)
+            yield self._contender(task, held_out, logs, rates[task.transform])
             for name in tasks.transforms[1:]:
                 other = tasks.of(name)
+                rates[name] = self._regress(other, held_out)
                 yield self._contender(
-                    other, held_out.with_features(other.full), other.clicks_without(held_out)
-                )
+                    other, held_out.with_features(other.full), other.clicks_without(held_out),
+                    rates[name],
+                )  # fmt: skip
 
         self.path_ = choose_contender(
             list_contenders(), n_contenders=len(tasks.transforms), tempers=self._tempers,
@@ -237,13 +251,16 @@ class CounterSampleRanker(ClickRanker):
             task.dataset, task.clicks, self.path_, starts=self._starts(task, options),
             options=options, seed=int(rng.integers(2**62)),
             progress=progress.part(1 - CHOOSING_SHARE, "training"),
+            rates=next(reversed(rates[task.transform]), None),
         )  # fmt: skip
         self.weights_ = _shorten(self.history_.coef[-1], options.radius)
         self.coef_ = self.average_coef_ = self.weights_
         self.n_steps_ = int(self.history_.steps[-1])
         return task
 
-    def _contender(self, task: Task, held_out: HeldOut, logs: Sequence[ClickLog]) -> Contender:
+    def _contender(
+        self, task: Task, held_out: HeldOut, logs: Sequence[ClickLog], rates: Sequence[Floats]
+    ) -> Contender:
         """Return the paths of a task, to be compared with other transforms."""
         options = self._training_options(task)
         starts = self._starts(task, options)
@@ -255,7 +272,20 @@ class CounterSampleRanker(ClickRanker):
             served=starts.get("served"),
             agreement=0.0 if task.served is None else task.served.agreement,
             transform=task.transform,
+            rates=rates[:-1],
         )  # fmt: skip
+
+    def _regress(self, task: Task, held_out: HeldOut) -> list[Floats]:
+        """Return the regression on click rates without each fold, and of all; maybe none."""
+        if (
+            not self.click_rates or task.robust is not None or task.log.impressions is None
+            or task.previous is not None or self.method == "naive"
+        ):  # fmt: skip
+            return []
+        weights = regress_click_rates(task.dataset, task.log, task.queries_of(held_out))
+        if task.scale is None:
+            return weights
+        return [ratio(each, np.asarray(task.scale)) for each in weights]
 
     def _starts(self, task: Task, options: TrainingOptions) -> dict[str, Floats]:
         """Return the weights that paths may begin with, within the radius."""

@@ -323,6 +323,13 @@ class Task:
             for fold in held_out.folds
         ]
 
+    def queries_of(self, held_out: HeldOut) -> list[Ints]:
+        """Return the queries of each fold, as indices of `dataset`."""
+        return [
+            np.unique(self.log.query[np.isin(self.full_log.query, fold.queries)])
+            for fold in held_out.folds
+        ]
+
     def without_fold(self, fold: Fold, clicks: ClickLog) -> Task:
         """Return the task without the queries of a fold; `clicks` come from `clicks_without`."""
         if clicks is self.clicks:
@@ -376,7 +383,7 @@ class Task:
         has_row = np.zeros(full.n_items, bool)
         has_row[full.offsets[log.query] + log.item] = True
         sessions = sessions_of_item(Clusters.of(log), full)
-        expected = sessions * relevance_model(log, full, served=True, rng=rng)
+        expected = sessions * relevance_model(log, full, rng=rng)
         rows = np.flatnonzero(np.where(has_row, 0.0, expected))
         query = np.searchsorted(full.offsets, rows, side="right") - 1
         values = zeros = np.zeros(len(rows))

@@ -50,6 +50,7 @@ class Candidate:
     low: float
     share: float  # of the draws of held-out queries that choose it: its weight in the ranker
     transform: str | None = None  # of the features
+    rates: float = 0.0  # the share of the regression on click rates; 1 is the regression alone
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,11 @@ class PathChoice(Tabular):
         """The share of each candidate in the ranker; a naive reference gets the share kept."""
         shares = [each.share for each in self.candidates]
         if self.reference == "naive":
-            rows = [k for k, c in enumerate(self.candidates) if c.transform == self.transform]
+            rows = [
+                k
+                for k, each in enumerate(self.candidates)
+                if each.transform == self.transform and not each.rates
+            ]
             candidates = [self.candidates[k] for k in rows]
             best = best_naive([c.temper for c in candidates], [c.value for c in candidates])
             shares[rows[best]] += self.kept
@@ -197,6 +202,7 @@ class Contender:
     served: Floats | None = None  # the weights that are kept if nothing is better
     agreement: float = 0.0  # how well they imitate the logging policy
     transform: str | None = None
+    rates: Sequence[Floats] = ()  # the weights of the regression on click rates without each fold
 
     def start_sums(self, start: str) -> Floats | None:
         """Return the sums over held-out clicks of a start itself; None if there is none."""
@@ -248,7 +254,7 @@ def choose_contender(
         part = progress.part(1 / n_contenders, "following paths on held-out queries")
         evaluated = evaluate_paths(
             each.dataset, each.logs, held_out, starts=each.starts, tempers=tempers,
-            options=each.options, seed=seed, progress=part,
+            options=each.options, seed=seed, progress=part, rates=each.rates,
         )  # fmt: skip
         previous = each.start_sums("previous")
         if previous is not None:
@@ -317,7 +323,7 @@ def _candidates(
     return tuple(
         Candidate(
             one.start, one.temper, one.steps, held_out.value(one.sums), gain, low,
-            next(share) if one.transform == transform else 0.0, one.transform,
+            next(share) if one.transform == transform else 0.0, one.transform, one.rates,
         )
         for one, gain, low in zip(checkpoints, *map(np.ndarray.tolist, numbers), strict=True)
     )  # fmt: skip
@@ -360,5 +366,6 @@ def best_naive(tempers: Sequence[float], values: Sequence[float]) -> int:
 
 
 def _best_naive(checkpoints: Sequence[Checkpoint], held_out: HeldOut) -> Checkpoint:
-    values = [held_out.value(each.sums) for each in checkpoints]
-    return checkpoints[best_naive([each.temper for each in checkpoints], values)]
+    paths = [each for each in checkpoints if not each.rates]
+    values = [held_out.value(each.sums) for each in paths]
+    return paths[best_naive([each.temper for each in paths], values)]

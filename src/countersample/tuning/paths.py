@@ -29,17 +29,18 @@ if TYPE_CHECKING:
     from countersample._progress import Progress
     from countersample.clicks import ClickLog
     from countersample.data import RankingDataset
-    from countersample.evaluation.holdout import HeldOut
+    from countersample.evaluation.holdout import Fold, HeldOut
     from countersample.training import TrainingOptions
     from countersample.tuning.choice import PathChoice
 
-TEMPERS = (0.0, 0.5, 1.0)  # weights 1/p^α: naive, half way, IPS
+TEMPERS = (0.0, 1.0)  # weights 1/p^α: naive and IPS
 CHECKPOINTS = 13
 FIRST_CHECKPOINT = 20  # steps
 FIRST_DISTANCE = 0.01  # of a path: from the current ranker the way is longer than from zero
 DRAWS_PER_EXAMPLE = 5
 MIN_DRAWS = 5_000
 MAX_DRAWS = 1_000_000
+MIXED = 0.5  # the share of the regression on click rates in a mean of two
 RUNS = 4  # repetitions of a path on the whole log
 SAMPLED_VALUES = 2**21  # feature values from which the spread of scores is measured
 
@@ -52,6 +53,7 @@ class Checkpoint(NamedTuple):
     steps: int
     sums: Floats  # (n_groups,)
     transform: str | None = None
+    rates: float = 0.0  # the share of the regression on click rates
 
 
 def number_of_steps(log: ClickLog, *, unit: str, batch_size: int = 1) -> int:
@@ -86,44 +88,63 @@ def evaluate_paths(
     options: TrainingOptions,
     seed: int,
     progress: Progress,
+    rates: Sequence[Floats] = (),
 ) -> list[Checkpoint]:
     """Follow each path without the clicks of each fold, and evaluate its checkpoints by them.
 
-    `logs` are the logs of the dataset without the queries of each fold.
+    `logs` are the logs of the dataset without the queries of each fold, and `rates` the weights of
+    the regression on their click rates: each checkpoint is evaluated alone, and as the mean of both
+    at the same spread of scores within queries. The regression alone is one more.
 
     The paths of a temper draw the same examples, so that their steps share passes over memory.
     """
     at = place_checkpoints(options.n_steps(1))
     folds = list(zip(logs, held_out.folds, strict=True))
+    n_folds, shares = len(folds), (0.0, MIXED) if rates else (0.0,)
     jobs = [(temper, *fold) for temper in tempers for fold in folds]
     parts = progress.side_by_side(len(jobs))
     scale = 1.0 if options.scale is None else np.asarray(options.scale)
+    spread = _Spread.of(dataset, options.scale) if rates else None
 
     def work(job: int) -> Floats:
-        """Return the sums of each start and checkpoint, (n_starts, n_checkpoints, n_groups)."""
+        """Return the sums of each share, start and checkpoint, (…, n_checkpoints, n_groups)."""
         temper, log, fold = jobs[job]
         runs = train_many(
             dataset, log, starts=list(starts.values()), seeds=[seed], workers=1,
             progress=parts[job], options=replace(options, temper=temper, checkpoints=at.tolist()),
         )  # fmt: skip
-        weights = np.concatenate([run.weights_at * scale for run in runs])
-        scores = linear_scores(weights, fold.validation.features)
-        sums = np.array([fold.sums(each.astype(np.float64)) for each in scores])
-        return sums.reshape(len(runs), -1, sums.shape[1])
+        weights = np.concatenate([run.weights_at for run in runs])
+        if spread is not None:
+            mixed = spread.even_out(weights) + spread.even_out(rates[job % n_folds][None])
+            weights = np.concatenate([weights, mixed])
+        sums = sum_scores(fold, weights * scale)
+        return sums.reshape(len(shares), len(runs), -1, sums.shape[1])
 
     # Threads of BLAS beside the threads of the jobs would wait for each other, busily.
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(available_cores()) as pool:
         by_job = list(pool.map(work, range(len(jobs))))
     checkpoints = []
-    n_folds = len(folds)
+    if rates:
+        alone = [
+            sum_scores(fold, weights[None] * scale)[0]
+            for fold, weights in zip(held_out.folds, rates, strict=True)
+        ]
+        checkpoints.append(Checkpoint("zero", 1.0, 0, np.sum(alone, axis=0), rates=1.0))
     for k, temper in enumerate(tempers):
         total = np.sum(by_job[k * n_folds : (k + 1) * n_folds], axis=0)
         checkpoints += [
-            Checkpoint(name, temper, int(steps), total[i, j])
+            Checkpoint(name, temper, int(steps), total[m, i, j], rates=share)
+            for m, share in enumerate(shares)
             for i, name in enumerate(starts)
             for j, steps in enumerate(at)
         ]
     return checkpoints
+
+
+def sum_scores(fold: Fold, weights: Floats) -> Floats:
+    """Return the sums over held-out clicks of linear rankers, (n, n_groups)."""
+    scores = linear_scores(weights, fold.validation.features)
+    return np.array([fold.sums(each.astype(np.float64)) for each in scores])
 
 
 def follow_paths(
@@ -135,6 +156,7 @@ def follow_paths(
     options: TrainingOptions,
     seed: int,
     progress: Progress,
+    rates: Floats | None = None,
 ) -> History:
     """Follow the chosen paths on the whole log, and return their mean at each checkpoint.
 
@@ -142,6 +164,7 @@ def follow_paths(
     passes over the log, when much depends on the draws. Each candidate has its share in the mean,
     and the current ranker the share that is kept, all at the same spread of scores within queries.
     Before its last step a path takes part with its latest checkpoint. The last row is the ranker.
+    `rates` are the weights of the regression on click rates.
     """
     shares = zip(choice.candidates, choice.shares, strict=True)
     candidates = [replace(each, share=share) for each, share in shares if share]
@@ -156,9 +179,11 @@ def follow_paths(
                 f"starts have no {choice.keeps!r}, expected it to keep a part of the current ranker"
             )
         mean += choice.kept * spread.even_out(starts[choice.keeps][None])
+    regression = np.zeros(dataset.n_features) if rates is None else spread.even_out(rates[None])[0]
     for each in candidates:
-        if not each.steps:  # the start itself
-            mean += each.share * spread.even_out(starts[each.start][None])
+        if not each.steps:  # the start itself, or the regression
+            itself = regression if each.rates else spread.even_out(starts[each.start][None])
+            mean += each.share * itself
     candidates = [each for each in candidates if each.steps]
     tempers = sorted({each.temper for each in candidates})
     for temper in tempers:
@@ -176,7 +201,10 @@ def follow_paths(
             for each in candidates:
                 if (each.start, each.temper) == (name, temper):
                     until = np.minimum(np.arange(len(at)), at.searchsorted(each.steps))
-                    mean += each.share * path[until]
+                    reached = path[until]
+                    if each.rates:
+                        reached = spread.even_out(reached + regression)
+                    mean += each.share * reached
     progress.update(1.0)
     return History(at, mean, mean)
 
