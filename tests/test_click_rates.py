@@ -116,3 +116,12 @@ def test_candidates_are_paths_alone_and_combined_and_the_regression(rng):
     clicks_only = ClickLog(log.query, log.item, log.propensity, log.clicks, position=log.position)
     found = CounterSampleRanker(random_state=SEED).fit_log(data, clicks_only).path_.candidates
     assert {each.rates for each in found} == {0.0}
+
+
+def test_without_positions_the_reference_is_a_path(rng):
+    """The best naive candidate uses no propensities, which the regression does."""
+    data, log = make_log(rng)
+    path = CounterSampleRanker(random_state=SEED).fit_log(data, log.replace(position=None)).path_
+    naive = [each.value for each in path.candidates if each.temper == 0 and each.rates == 0]
+    assert path.reference == "naive"
+    assert path.reference_value == max(naive)

@@ -95,7 +95,7 @@ def _solve(products: Floats, squares: Floats, n_free: Ints) -> list[Floats]:
 def _fold_products(
     dataset: RankingDataset, seen: Floats, rates: Floats, fold_of_query: Ints, n_folds: int
 ) -> tuple[Floats, Floats, Ints]:
-    """Return Σ v·c·cᵀ by fold, (n_folds + 1, p + 1, p + 1), Σ v·x², (p,), and n − n_queries by fold.
+    """Return Σ v·c·cᵀ of each fold, (n_folds + 1, p + 1, p + 1), Σ v·x², and n − n_queries of each.
 
     The columns c are the features and C/E, less their means in the query. The last fold has the
     queries of no fold.
