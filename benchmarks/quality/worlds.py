@@ -97,7 +97,7 @@ def make(name, *, case, gamma, top=None, n_sessions=None):
     By default there are 160 sessions a query.
     """
     if name in FOLDERS:
-        train, test, relevant = (*_fold(FOLDERS[name], case), 1)
+        train, test, relevant = (*fold_of(FOLDERS[name], case), 1)
     else:
         share = N_TRAIN / (N_TRAIN + N_TEST)
         dataset = synthetic(name, n_queries=N_TRAIN + N_TEST, rng=case)
@@ -109,7 +109,7 @@ def make(name, *, case, gamma, top=None, n_sessions=None):
     weights = [_policy(train, relevant, rng) for _ in TRAFFIC]
     n_sessions = SESSIONS * train.n_queries if n_sessions is None else n_sessions
     parts = [
-        _show(train, train.features @ w, gamma, relevant, top, round(share * n_sessions), rng)
+        show(train, train.features @ w, gamma, relevant, top, round(share * n_sessions), rng)
         for w, share in zip(weights, TRAFFIC, strict=True)
     ]
     policy = np.repeat(np.arange(len(TRAFFIC)), [len(part[0]) for part in parts])
@@ -117,7 +117,7 @@ def make(name, *, case, gamma, top=None, n_sessions=None):
     return World(name, train, test, gamma, test.features @ weights[0], shown)
 
 
-def _fold(folder, fold):
+def fold_of(folder, fold):
     """Return four parts to train on and one to test on: nothing looks at labels to choose."""
     parts = [
         load_letor(folder / f"S{k + 1}.txt.xz").normalized("query-minmax") for k in range(FOLDS)
@@ -144,7 +144,7 @@ def _policy(dataset, relevant, rng):
     return train(few, labels, learning_rate=0.01, steps=1000, rng=rng).weights
 
 
-def _show(dataset, scores, gamma, relevant, top, n_sessions, rng):
+def show(dataset, scores, gamma, relevant, top, n_sessions, rng):
     """Return query, item, position, impressions and clicks of each item, in the order shown."""
     table = simulate_impressions(
         dataset, scores, n_sessions,

@@ -438,7 +438,7 @@ def widen_interval(gain: Gain, share: float) -> Gain:
     factor = sqrt(1 + share)
     if not -1 < gain.relative_low <= gain.relative_high:  # of a handful of clicks
         return gain
-    centre = np.log1p(gain.relative)
+    centre = (np.log1p(gain.relative_low) + np.log1p(gain.relative_high)) / 2
     low, high = (
         float(np.expm1(centre + factor * (np.log1p(end) - centre)))
         for end in (gain.relative_low, gain.relative_high)
