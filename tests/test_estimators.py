@@ -1,7 +1,6 @@
-"""Estimates from clicks: equal to slow twins, covering by simulation.
+"""Estimates from clicks: unbiased by enumeration, equal to slow twins, covering by simulation."""
 
-That they are unbiased is shown in `test_logs_exposure.py`, by enumeration.
-"""
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +12,103 @@ from countersample.errors import DataError, ParameterError
 from countersample.evaluation import ESTIMATORS, estimate, estimate_gain
 from countersample.evaluation.bootstrap import MAX_GROUPS, resample
 from countersample.metrics import item_ranks, rank_values
+
+# -- by enumeration -------------------------------------------------------------------------------
+
+SMALL = RankingDataset.from_arrays(
+    X=np.arange(6)[:, None], y=np.zeros(6), qid=["a", "a", "a", "b", "b", "b"]
+)
+RELEVANCE = np.array([1.0, 0.3, 0.8, 1.0, 0.1, 0.5])  # P(click), once looked at
+LOOKS = np.array([1.0, 0.5, 0.25])  # by position
+NEW = np.array([0.2, 0.1, 0.9, 0.3, 0.8, 0.7])
+WRONG = np.array([0.2, 0.9, 0.1, 0.5, 0.5, 0.0])  # a model that knows nothing
+
+
+def outcomes_of_a_session(rankings, n_shown=3):
+    """Every (probability, rows) of a session: a query, a ranking of its items, clicks on them.
+
+    The first item of each query is always on top and always clicked, so that no log is empty.
+    """
+    for query, ranking in product(range(2), rankings):
+        shown = ranking[:n_shown]
+        probability = LOOKS[: len(shown)] * RELEVANCE[3 * query + np.array(shown)]
+        for clicks in product((0, 1), repeat=len(shown)):
+            likely = np.prod(np.where(clicks, probability, 1 - probability))
+            if likely:
+                rows = [(query, d, k + 1, clicks[k]) for k, d in enumerate(shown)]
+                yield likely / 2 / len(rankings), rows
+
+
+def mean_estimate(rankings, metric="dcg", *, n_shown=3, is_logged=False, **options):
+    """Return the exact mean of an estimate over all logs of two sessions."""
+    options |= {"metric": metric, "n_bootstrap": 1, "rng": 0}
+    mean = 0.0
+    for sessions in product(outcomes_of_a_session(rankings, n_shown), repeat=2):
+        rows = [(s, *row) for s, (_, some) in enumerate(sessions) for row in some]
+        session, query, item, position, click = np.array(rows).T
+        log = ClickLog(
+            query, item, LOOKS[position - 1], click, session=session, position=position,
+            impressions=np.ones(len(rows)), n_sessions=2,
+        )  # fmt: skip
+        value = estimate(NEW, log, SMALL, **options).value
+        if is_logged:
+            gain = estimate_gain(NEW, log, SMALL, **options)
+            assert gain.value == pytest.approx(gain.new.value - gain.logged.value)
+            value = gain.logged.value
+        mean += np.prod([p for p, _ in sessions]) * value
+    return mean
+
+
+def true_value(metric="dcg", rewards=None):
+    rewards = rank_values(metric, item_ranks(NEW, SMALL)) if rewards is None else rewards
+    return (rewards * RELEVANCE).sum() / 2  # two queries, equally likely
+
+
+ONE_RANKING, TWO_RANKINGS = [(0, 1, 2)], [(0, 1, 2), (0, 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("rankings", "options"),
+    [
+        *product([ONE_RANKING, TWO_RANKINGS], [{"metric": m} for m in ("dcg@2", "dcg", "arp")]),
+        (TWO_RANKINGS, {"metric": "precision@1"}),
+        # dr, whatever its model
+        (ONE_RANKING, {"estimator": "dr", "baseline": WRONG}),
+        (TWO_RANKINGS, {"estimator": "dr", "baseline": WRONG}),
+        (TWO_RANKINGS, {"estimator": "dr"}),
+        # dr with the right model, whatever was shown
+        *(
+            (TWO_RANKINGS, {"estimator": "dr", "baseline": RELEVANCE, "n_shown": n, "clip": clip})
+            for n, clip in [(2, None), (2, 0.9), (3, 0.9), (1, 0.5)]
+        ),
+    ],
+)
+def test_estimates_are_unbiased(rankings, options):
+    expected = true_value(options.get("metric", "dcg"))
+    assert mean_estimate(rankings, **options) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_bias_of_dr_and_of_clipping():
+    """n·λ·(r̂ − r)·(1 − θ/max(θ, τ)), and λ·r·θ/max(θ, τ)."""
+    clip = 0.4  # above the last position's propensity of 1/4
+    rewards = rank_values("dcg", item_ranks(NEW, SMALL))
+    share = np.tile(LOOKS / np.maximum(LOOKS, clip), 2)
+    bias = (rewards * (WRONG - RELEVANCE) * (1 - share)).sum() / 2
+    assert abs(bias) > 0.01
+    value = mean_estimate(ONE_RANKING, estimator="dr", baseline=WRONG, clip=clip)
+    assert value == pytest.approx(true_value() + bias, rel=1e-12)
+    value = mean_estimate(ONE_RANKING, estimator="clipped", clip=clip)
+    assert value == pytest.approx(true_value(rewards=rewards * share), rel=1e-12)
+
+
+@pytest.mark.parametrize("estimator", ["ips", "dr"])
+@pytest.mark.parametrize("rankings", [ONE_RANKING, TWO_RANKINGS])
+def test_the_value_of_the_logged_ranking_is_unbiased(rankings, estimator):
+    """Positions determine it, also where the ranking differed between sessions."""
+    rewards = np.mean([rank_values("dcg", np.argsort(r) + 1) for r in rankings], axis=0)
+    value = mean_estimate(rankings, estimator=estimator, is_logged=True)
+    assert value == pytest.approx(true_value(rewards=np.tile(rewards, 2)), rel=1e-12)
+
 
 # -- on simulated logs ----------------------------------------------------------------------------
 
@@ -118,6 +214,17 @@ def test_dr_speaks_of_what_was_never_shown(tiny):
     assert any("never shown: they count as irrelevant" in told for told in ips.warnings)
     assert any("never shown: their relevance comes from the model" in told for told in dr.warnings)
     assert not estimate(scores, shown_log(tiny, 4000, SEED), tiny, rng=SEED).warnings
+
+
+def test_a_paired_gain_is_surer_than_two_estimates(tiny, logs):
+    gain = estimate_gain(other_scores(tiny), logs[0], tiny, rng=SEED)
+    apart = np.hypot(gain.new.high - gain.new.low, gain.logged.high - gain.logged.low)
+    assert gain.high - gain.low < 0.9 * apart
+    scores = tiny.features[:, 0]
+    none = estimate_gain(scores, logs[0], tiny, rng=SEED)
+    assert (none.value, none.low, none.high) == pytest.approx((0, 0, 0), abs=1e-12)
+    named = estimate_gain(scores, logs[0], tiny, logging=other_scores(tiny), rng=SEED)
+    assert named.logged.value == gain.new.value
 
 
 # -- twins and the same thing twice ---------------------------------------------------------------
@@ -248,7 +355,6 @@ def test_effective_clicks_by_hand():
     assert found.effective_clicks == pytest.approx(2**2 / (1 / 4 + 1 / 4 + 1))
 
 
-SMALL = RankingDataset.from_arrays(X=np.zeros((6, 1)), y=np.zeros(6), qid=[0, 0, 0, 1, 1, 1])
 CLICKS = ClickLog(query=[0, 1], item=[0, 1], propensity=[1.0, 0.5])
 
 
