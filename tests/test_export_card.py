@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pytest
 from conftest import SEED
-from html_pages import Page
 from made_rankers import KINDS, NAMES, made, predict
 from markdown_it import MarkdownIt
 from readers_export import elasticsearch_scores, solr_scores
@@ -71,24 +70,6 @@ class TestCard:
         exec(snippet, found)  # noqa: S102 (it is ours)
         expected = predict(ranker, np.zeros((3, len(NAMES)), np.float32))
         assert np.allclose(found["scores"], expected, rtol=1e-5)
-
-    def test_as_a_page(self, rng, tmp_path):
-        ranker, _ = made("linear", "minmax", rng)
-        ranker.provenance_ |= {"gain": GAIN, "data": "a<b"}
-        names = ["<i>x</i>", *NAMES[1:]]
-        path = tmp_path / "shop.json"
-        card = export(ranker, path, to="solr", feature_names=names, card="html").card
-        page = Page(card.read_text())
-        assert page.all("h1")[0]["text"] == "shop"
-        titles = [h["text"] for h in page.all("h2")]
-        written = card_of(ranker, tmp_path, to="solr", feature_names=names)
-        assert titles == re.findall(r"^## (.*)$", written, re.MULTILINE)
-        assert "+16.2% dcg@10" in {bold["text"] for bold in page.all("strong")}
-        assert page.all("a", href="shop.json")
-        assert all(code["text"] in written for code in page.all("code"))
-        cells = {cell["text"] for cell in page.all("td")}
-        assert {"a<b: 1 queries, 400 items, 7 features", "'minmax'"} <= cells
-        assert {"<i>x</i>", f"{ranker.scorer_.weights[2]:.6g}", "0: left out"} <= cells
 
 
 @pytest.mark.slow

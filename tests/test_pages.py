@@ -82,16 +82,6 @@ class TestPage:
         assert "unsafe" not in meta["content"]
         assert all("style" not in element for element in page.elements)  # the policy forbids them
 
-    def test_nothing_is_fetched_and_there_is_no_program(self, tmp_path):
-        save_picture(a_figure(), tmp_path / "a.png")
-        page = Page(pages.render_page("A", [pages.picture(tmp_path / "a.png", "A line")], kind="a"))
-        assert not page.all("link") + page.all("script")
-        (image,) = page.all("img", alt="A line")
-        assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,"))[1:4] == b"PNG"
-        css = page.all("style")[0]["text"]
-        assert "url(" not in css
-        assert "@import" not in css
-
     def test_written_whole_or_not_at_all(self, tmp_path):
         pages.write_page(tmp_path / "a.html", "é")
         assert (tmp_path / "a.html").read_bytes() == "é".encode()
