@@ -74,13 +74,39 @@ def test_a_file_that_is_not_there(run):
     [
         (["log", "chek"], 'unknown command "chek". Did you mean "check"?'),
         (["data", "list", "--data-dr"], "unknown option: --data-dr. Did you mean --data-dir?"),
-        (["log", "sample", "x"], "parameter --queries requires an argument"),
+        (["log", "sample", "x"], "log sample needs --queries: the number of queries"),
     ],
 )
 def test_wrong_usage_is_one_sentence_with_a_suggestion(run, words, message):
     (line,) = run(*words, code=USAGE, told=True).splitlines()
     assert line.startswith("countersample: ")
     assert message in line
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("fit x", "fit needs --out or -o: the ranker to write (.json)"),
+        ("rank x.json", "rank needs DATA: a table with the ranker's features"),
+    ],
+)
+def test_what_is_missing_is_described(run, words, message):
+    assert message in run(*words.split(), code=USAGE, told=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("fit log.csv -o a.json --metric ndcg", "--metric is 'ndcg', expected dcg@k"),
+        ("fit log.csv -o a.json --columns qid=q", "--columns has 'qid', expected names"),
+        ("fit log.csv -o a.json --columns query_id=q", "map it with --columns query_id=query_id"),
+    ],
+)
+def test_messages_name_options_and_no_python(run, words, message):
+    Path("log.csv").write_text("query_id,item_id,position,click\nq,a,1,1\n")
+    told = run(*words.split(), fails=True, leaves=("log.csv",))
+    assert message in told
+    assert "columns=" not in told
 
 
 def test_a_wrong_choice_is_suggested(run):
@@ -136,7 +162,8 @@ def test_every_command_with_an_output_is_tested():
     ("error", "message"),
     [
         (MemoryError(), "memory ran out: give the command more of it"),
-        (ImportError("x.so: failed to map segment"), "a library cannot be loaded: x.so: failed to"),
+        (ImportError("x.so: failed to map segment"), "x.so: failed to map segment: lift limits"),
+        (ImportError("no module x"), "a library cannot be loaded: no module x: install the"),
         (
             OSError("Could not find libllvmlite.so\nin"),
             "Could not find libllvmlite.so: lift limits",

@@ -90,7 +90,7 @@ def test_json_lines_and_nothing_else():
     [
         (("evaluate", "nothing.json", "data.txt"), 1, "nothing.json: cannot be read"),
         (("evaluate", "--wrong"), 2, "unknown option: --wrong"),
-        (("evaluate",), 2, "requires an argument"),
+        (("evaluate",), 2, "evaluate needs RANKER: "),
         (("fly",), 2, 'unknown command "fly"'),
     ],
 )

@@ -32,8 +32,8 @@ class TestTheShare:
     def test_the_text_has_share_grades_and_what_to_give(self):
         (text,) = relevance_of(FEW_OF_3, 3).warnings("--relevant ")
         assert text == (
-            "only 2 % of the items are relevant, clicks teach little: --relevant 3, and labels are "
-            "0 (60 %), 1 (20 %), 2 (18 %), 3 (1 %) and 4 (1 %): give --relevant 2"
+            "only 2 % of the items are relevant, clicks are mostly noise: --relevant 3, and "
+            "labels are 0 (60 %), 1 (20 %), 2 (18 %), 3 (1 %) and 4 (1 %): give --relevant 2"
         )
 
     def test_no_advice_if_no_grade_would_do(self):

@@ -209,7 +209,7 @@ def test_the_command_has_an_exit_code_and_a_page(usual, run):
     assert {"brand=a", "brand=b"} <= {each["name"] for each in figures["changes"]}
     for words, error in [
         ((*check, "--plot", "x.png"), "--plot is for a log alone"),
-        ((*check, "--features-before", "x.parquet"), "features_before is given without features"),
+        ((*check, "--features-before", "x.parquet"), "--features-before is given without features"),
         (
             ("log", "check", "today.parquet", "--against", "counts", "--columns", "query_id=x"),
             "column 'x'",

@@ -344,7 +344,9 @@ def test_thin_support_is_told(tiny):
     log = clicks_alone(shown_log(tiny, 40, SEED))
     found = estimate(other_scores(tiny), log, tiny, rng=0)
     assert found.effective_clicks < 100
-    assert any(told.startswith("thin support: the value rests on") for told in found.warnings)
+    assert any(
+        told.startswith("few effective clicks: the value depends on") for told in found.warnings
+    )
     assert any("queries: the interval is rough" in told for told in found.warnings)
 
 

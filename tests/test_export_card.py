@@ -123,7 +123,7 @@ class TestCommand:
             (["--to", "solr"], "countersample: Solr identifies features by name, and this ranker"),
             (["--to", "lucene"], "countersample: --to is 'lucene', expected one of onnx, "),
             (["--to", "solr", "--feature-names", "@none"], "countersample: none: cannot be read"),
-            (["--to", "onnx", "--model-type", "linear"], "countersample: model_type is given, "),
+            (["--to", "onnx", "--model-type", "linear"], "countersample: --model-type is given, "),
         ],
     )
     @pytest.mark.usefixtures("saved")

@@ -118,7 +118,7 @@ def test_the_default_is_as_good_as_the_best_of_the_papers_rates(shape, n_queries
         ({"safety": 1}, "safety is 1, expected 0 or a number of at least 0.5 and below 1"),
         ({"average": "yes"}, "average is 'yes', expected True or False"),
         ({"radius": 0}, "radius is 0, expected infinity or a number above 0"),
-        ({"metric": "arp"}, "metric is 'arp', of which less is better"),
+        ({"metric": "arp"}, "metric is 'arp', for which smaller is better"),
     ],
 )
 def test_bad_parameters(params, match, tiny):

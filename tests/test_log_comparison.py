@@ -131,7 +131,7 @@ class TestCommand:
             "a.json --exclude price": "a.json: no feature 'price': the features are text_m",
             "a.json --estimator beta-ips": "expected one of auto, ips, snips, clipped, dr",
             "a.json --metric ndcg": "metric is 'ndcg', expected dcg@k or precision@k",
-            "a.json --accept-features x": "accept_features has 'x', expected names of features",
+            "a.json --accept-features x": "--accept-features has 'x', expected names of features",
             "a.json --gamma 1 --propensities x": "both given, expected one of them",
             "a.json --holdout-from tomorrow": "no column 'timestamp'",
         }.items():

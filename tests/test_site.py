@@ -169,7 +169,7 @@ def test_every_picture_of_a_page_is_drawn_by_a_script():
 
 def test_the_extras_are_documented():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    text = (DOCS / "install.md").read_text()
+    text = (DOCS / "quickstart.md").read_text()
     assert set(project["optional-dependencies"]) == set(re.findall(r"\[(\w+)\]`", text))
 
 

@@ -123,7 +123,7 @@ def _describe(message: str, values: Any, owner: str) -> str:  # noqa: ANN401 (JS
         return f"{owner} has no {f'{path}.' if path else ''}{field}, expected one"
     if problem.startswith("Object contains unknown field"):
         field = f"{path}.{problem.split('`')[1]}".lstrip(".")
-        return f"{owner} has the key {field}, which is not one that it can have"
+        return f"{owner} has an unknown key {field}"
     subject = f"{path} of {owner}" if path else owner
     return f"{subject} is {reprlib.repr(_value_at(values, path))}, expected {_expected(problem)}"
 

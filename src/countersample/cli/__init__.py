@@ -6,6 +6,8 @@ _OUT_OF_MEMORY = (
     "memory ran out: give the command more of it, use a part of the data, or, for LETOR text, make "
     "it a folder with: countersample data convert"
 )
+# what loaders report if the address space is too small
+_NO_ROOM = ("failed to map", "annot allocate", "libllvmlite")
 
 
 def main() -> None:
@@ -54,12 +56,11 @@ def _run() -> int | str | None:
 
 
 def _describe_library(error: ImportError | OSError) -> str:
-    """Return the error of a library that cannot be loaded, often for want of address space."""
+    """Return the error of a library that cannot be loaded; the address space may be too small."""
     first = next(iter(str(error).splitlines()), "")
-    return (
-        f"a library cannot be loaded: {first}: lift limits of virtual memory (ulimit -v), or "
-        "install the package again"
-    )
+    limit = "lift limits of virtual memory (ulimit -v), or "
+    remedy = limit if any(text in str(error) for text in _NO_ROOM) else ""
+    return f"a library cannot be loaded: {first}: {remedy}install the package again"
 
 
 def _describe_output(error: OSError) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter, Token
-from cyclopts.exceptions import CoercionError
+from cyclopts.exceptions import CoercionError, MissingArgumentError
 
 from countersample._files import check_outputs
 from countersample._version import __version__
@@ -33,6 +33,7 @@ USAGE = 2  # the exit code of a command that is not understood
 _OUTPUTS = ("out", "plot", "report", "target")  # parameters that name what a command writes
 _TEXT_INPUTS = ("against", "data", "log", "path", "rankers", "studies")  # globs, or names of sets
 _TABLES = {"--columns", "--values"}  # options whose value is a table of names and values
+_AMBIGUOUS = {"--method", "--features", "--queries"}  # parameters of these names have other options
 _PERSONAL = {"--out", "-o", "--help", "-h", "--version"}  # of one call, not of a team
 
 
@@ -146,15 +147,52 @@ def main(arguments: Sequence[str]) -> int:
         code: Any = app.meta(
             list(arguments), exit_on_error=False, print_error=False, result_action="return_value"
         )
+    except ParameterError as error:
+        raise _with_option(error, arguments) from error
     except CycloptsError as error:
         ours = _our_error(error)
         if ours is not None:
-            raise ours from error
-        error.verbose = False
-        text = " ".join(str(error).split()).removesuffix(".")
-        console.report(text if text.startswith("-") else text[:1].lower() + text[1:], level="error")
+            raise _with_option(ours, arguments) from error
+        console.report(_describe_usage(error), level="error")
         return USAGE
     return code if isinstance(code, int) else 0
+
+
+def _with_option(error: CounterSampleError, arguments: Sequence[str]) -> CounterSampleError:
+    """Return the error of a parameter with the name of its option, if the command has it."""
+    command = _find_command(arguments)
+    if command is None or not isinstance(error, ParameterError):
+        return error
+    return ParameterError(console.name_option(str(error), _list_options([command]) - _AMBIGUOUS))
+
+
+def _find_command(arguments: Sequence[str]) -> App | None:
+    """Return the command that the arguments name."""
+    home = ""
+    for word in arguments:
+        if word in {each.__name__.rstrip("_") for each in COMMANDS[home]}:
+            return _HOMES[home][word]
+        if word in _HOMES and not home:
+            home = word
+    return None
+
+
+def _describe_usage(error: CycloptsError) -> str:
+    """Return a usage error as a sentence; a required option is named with its help text."""
+    argument = error.argument
+    if isinstance(error, MissingArgumentError) and argument and not argument.tokens:
+        chain = tuple(error.command_chain or ())
+        command = app
+        for name in chain:
+            command = command[name]
+        arguments = command.assemble_argument_collection(parse_docstring=True)
+        help_ = next(each.parameter.help for each in arguments if each.name == argument.name)
+        name = " or ".join(name for name in argument.names if name.startswith("-")) or argument.name
+        text = str(help_ or "").removesuffix(".")
+        return f"{' '.join(chain)} needs {name}: {text[:1].lower()}{text[1:]}"
+    error.verbose = False
+    text = " ".join(str(error).split()).removesuffix(".")
+    return text if text.startswith("-") else text[:1].lower() + text[1:]
 
 
 def _our_error(error: CycloptsError) -> CounterSampleError | None:
@@ -188,11 +226,7 @@ class _ConfigFile:
             values = tomllib.loads(self.path.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(f"{self.path}: cannot be read as TOML: {error}") from error
-        commands = [_HOMES[home][each.__name__.rstrip("_")]
-                    for home, functions in COMMANDS.items() for each in functions]  # fmt: skip
-        collections = [command.assemble_argument_collection() for command in commands]
-        options = {name for each in collections for argument in each
-                   for name in _long_names(argument)} - _PERSONAL  # fmt: skip
+        options = _list_options(_list_commands()) - _PERSONAL
         for key, value in values.items():
             option = f"--{key.replace('_', '-')}"
             if option not in options or (isinstance(value, dict) and option not in _TABLES):
@@ -209,6 +243,17 @@ class _ConfigFile:
                 is_set = argument.tokens or argument.children
                 if option in _long_names(argument) and not is_set:
                     argument.append(_to_token(option, value, str(self.path)))
+
+
+def _list_commands() -> list[App]:
+    return [_HOMES[home][each.__name__.rstrip("_")]
+            for home, functions in COMMANDS.items() for each in functions]  # fmt: skip
+
+
+def _list_options(commands: Sequence[App]) -> set[str]:
+    """Return the long names of the options of some commands."""
+    collections = [command.assemble_argument_collection() for command in commands]
+    return {name for each in collections for argument in each for name in _long_names(argument)}
 
 
 def _to_token(option: str, value: Any, source: str) -> Token:  # noqa: ANN401 (any value of TOML)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import shlex
 import sys
 import time
@@ -23,6 +24,7 @@ from countersample._progress import get_logger, printable
 from countersample.cli import process
 
 if TYPE_CHECKING:
+    from collections.abc import Container
     from pathlib import Path
 
 logger = get_logger("countersample.cli")
@@ -46,12 +48,41 @@ class Output:
 
     def show(self, *, as_json: bool) -> None:
         """Print the text, or the values as JSON, with escapes if the output is not in UTF-8."""
-        text = self.text
+        text = name_options(self.text)
         if as_json:
             values = self.values() if callable(self.values) else self.values
             encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
             text = json.dumps(values, indent=2, ensure_ascii=encoding.lower() != "utf-8")
         print(printable(text))  # noqa: T201 (this is the output)
+
+
+# A hint in Python before its option, as in "replace it with replace=True (--replace)"
+_HINT = re.compile(
+    r"(?:[a-z_]+=\sand\s)?"
+    r"(?:[a-z_]+=(?:\{[^{}]*\}|'[^']*'|[^\s(),;]*)|[a-z]+(?:_[a-z]+)+(?:\(\))?|([a-z]+)(?=\s\(--\1\)))"
+    r"\s+\((--[^()]+)\)"
+)
+_PARAMETER = re.compile(r"([a-z_]+) (?=(?:is|has) )")
+
+
+def name_options(text: str) -> str:
+    """Return a message of the library as the command line writes it, with options.
+
+    >>> name_options("replace it with replace=True (--replace)")
+    'replace it with --replace'
+    """
+    return _HINT.sub(r"\2", text)
+
+
+def name_option(text: str, options: Container[str]) -> str:
+    """Return the error of a parameter with the name of its option, if there is one.
+
+    >>> name_option("half_life is '14x', expected days or weeks", {"--half-life"})
+    "--half-life is '14x', expected days or weeks"
+    """
+    match = _PARAMETER.match(text)
+    option = f"--{match[1].replace('_', '-')}" if match else ""
+    return f"{option}{text[match.end() - 1 :]}" if match and option in options else text
 
 
 def note(text: str) -> None:
@@ -73,6 +104,7 @@ def note_files(data: Path | str, fold: int | None) -> None:
 
 def report(text: str, *, level: str) -> None:
     """Report a warning or an error of the command: a sentence, or a JSON line."""
+    text = name_options(text)
     if is_json():
         logger.log(getattr(logging, level.upper()), "%s", text)
     else:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from countersample._files import check_writable
 from countersample.cli import parameters as p
 from countersample.cli.console import Output, command_line
-from countersample.errors import ParameterError
+from countersample.errors import DataError, ParameterError
 from countersample.options import (  # noqa: TC001 (cyclopts reads them)
     EvaluationOptions,
     FeatureOptions,
@@ -45,8 +45,7 @@ def fit(
 ) -> Output:
     """Train a ranker from a raw log, and estimate its gain.
 
-    :param log: The log: Parquet, CSV, TSV or JSON lines (a file, a folder, a 'glob*'), or a folder
-        with ubi_queries and ubi_events.
+    :param log: The log: a file, folder or 'glob*' of Parquet, CSV, TSV or JSON lines.
     :param out: The ranker to write (.json).
     :param report: The page to write; beside the ranker by default.
     :param show_ids: Show ids of queries and items on the page.
@@ -65,6 +64,7 @@ def fit(
     check_name(out)
     for path in (out, page):
         check_writable(path)
+    _check_propensities(propensities)
     start = make_ranker(ranker, seed=seed)  # errors come before the work
     impressions = read_impressions(log, log_options)
     with impressions, share_progress(f"fitting {out.name}") as progress:
@@ -92,6 +92,12 @@ def fit(
     return Output.of(result, closing, code, out=str(out), report=str(page))
 
 
+def _check_propensities(options: PropensityOptions) -> None:
+    """Reject a missing file before the log is counted."""
+    if options.file is not None and not Path(options.file).is_file():
+        raise DataError(f"{options.file}: no such file (--propensities)")
+
+
 def compare(
     *rankers: str,
     log: Annotated[str, Parameter(group=p.LOG)],
@@ -115,6 +121,7 @@ def compare(
     from countersample.logs import read_features, read_impressions
     from countersample.rankers import load_ranker
 
+    _check_propensities(propensities)
     candidates = {name: None if name == LOGGED else load_ranker(name) for name in rankers}
     impressions = read_impressions(log, log_options)
     with impressions, share_progress("comparing") as progress:

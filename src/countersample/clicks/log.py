@@ -243,7 +243,7 @@ class ClickLog(Tabular):
     # -- variants
 
     def clip(self, min_propensity: float) -> ClickLog:
-        """Return the log with propensities of at least this: less variance, some bias."""
+        """Return the log with the smallest propensity raised: less variance, some bias."""
         least = number("min_propensity", min_propensity, above=0, most=1)
         return self.replace(propensity=np.maximum(self.propensity, least))
 

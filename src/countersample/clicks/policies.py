@@ -323,7 +323,7 @@ class Mixture(LoggingPolicy):
                 yield share * chances, rows
 
     def _parts(self, rankings: Rankings) -> Iterator[tuple[str, LoggingPolicy, float, Rankings]]:
-        """Yield the name, the policy, the share and the rankings of each."""
+        """Yield the name, share and rankings of each policy, with the policy."""
         first = 0
         for (name, policy), share in zip(self.policies.items(), self.shares, strict=True):
             last = first + len(policy.rankers)
@@ -349,7 +349,7 @@ def as_policy(policy: Any, shares: Any = None) -> LoggingPolicy:  # noqa: ANN401
 
 
 def arrange(scores: Mapping[str, ArrayLike], options: SimulationOptions) -> Any:  # noqa: ANN401
-    """Return what shows the items: each ranker in its way, by name, or two of them interleaved."""
+    """Return the logging policies by name, or two rankers interleaved."""
     if options.interleave:
         if len(scores) != 2:
             raise ParameterError(

@@ -54,7 +54,9 @@ class Relevance:
             return []
         problem = "no item is relevant, every click is noise"
         if self.share:
-            problem = f"only {_percent(self.share)} of the items are relevant, clicks teach little"
+            problem = (
+                f"only {_percent(self.share)} of the items are relevant, clicks are mostly noise"
+            )
         *some, last = (f"{grade:g} ({_percent(share)})" for grade, share in self.grades.items())
         labels = f"are {', '.join(some)} and {last}" if some else f"are all {last}"
         if len(self.grades) > _MAX_GRADES:

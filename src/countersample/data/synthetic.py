@@ -84,8 +84,8 @@ def synthetic(
         r_ij = m_j + Σ_k ℓ_kj (v_ik + u_qk / 2) + η_ij        x_ij = g_j(max(r_ij, 0))
 
     with noise η uniform on ±1/2, and loadings ℓ_kj normal with standard deviations ∝ 1/√k. For
-    values in [0, 1], g cuts at 1; else it multiplies by a scale, for every other feature after a
-    fourth power. `SHAPES` has the numbers; the documentation of synthetic data explains each part.
+    values in [0, 1], g is the minimum of r and 1. Otherwise g multiplies r by a scale, and every
+    other feature is raised to the fourth power first. `SHAPES` has the numbers.
 
     Parameters
     ----------

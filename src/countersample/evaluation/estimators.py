@@ -457,7 +457,7 @@ def _list_warnings(case: Case, effective: float, unseen: float | None) -> list[s
     warnings = []
     if effective < MIN_EFFECTIVE_CLICKS:
         warnings.append(
-            f"thin support: the value rests on as much as {effective:.0f} clicks of equal weight"
+            f"few effective clicks: the value depends on {effective:.0f} clicks of equal weight"
         )
     if len(case.clusters) < MIN_CLUSTERS:
         warnings.append(f"only {len(case.clusters)} {case.clusters.name}: the interval is rough")

@@ -175,7 +175,7 @@ class HeldOut:
 
     @staticmethod
     def split(log: ClickLog, n_parts: int, rng: np.random.Generator) -> list[Ints]:
-        """Split the queries of a log into folds of the same size, those with clicks and others."""
+        """Split queries into folds of equal size, with equally many clicked queries."""
         queries = rng.permutation(np.unique(log.weighted().query))
         return _deal_out(queries, np.setdiff1d(log.query, queries), n_parts)
 

@@ -11,7 +11,7 @@ none         these clicks cannot evaluate the ranker: it was trained on them, or
              features was computed from them
 ===========  =====================================================================================
 
-For ``arp``, of which less is better, above and below change places.
+For ``arp``, for which smaller is better, above and below change places.
 """
 
 from __future__ import annotations

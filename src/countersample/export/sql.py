@@ -135,7 +135,7 @@ def _weighted_sum(
 def _score_by_network(network: NetworkScorer, rows: Rows, columns: dict[int, str]) -> str:
     """Add the hidden layers; return the output.
 
-    A hidden value counts as 0 from 10⁻¹⁰⁰ down: PostgreSQL makes an error of a product that is too
+    A hidden value counts as 0 from 10⁻¹⁰⁰ down: PostgreSQL rejects a product that is too
     small for float64. NULL stays NULL.
     """
     to = rows.dialect

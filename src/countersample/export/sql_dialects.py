@@ -160,7 +160,7 @@ class Dialect:
     def rounded(self, value: str, otherwise: str = "") -> str:
         """Return the nearest float32, as a float64; NULL for NULL, NaN and what is too large.
 
-        PostgreSQL makes an error of a number that rounds to 0 or to infinity, DuckDB of the latter.
+        PostgreSQL rejects numbers that round to 0 or to infinity; DuckDB rejects only infinity.
         """
         zero, largest = self.number(_MAX_ZERO), self.number(_MAX_FINITE)
         return (

@@ -63,7 +63,7 @@ TARGETS = {
 
 @dataclass(frozen=True)
 class Exported:
-    """The files of an export, and what to know of them."""
+    """The files of an export, with notes on them."""
 
     path: Path
     card: Path

@@ -132,7 +132,7 @@ class Change:
     """after/before − 1 or, for a difference, after − before, with its 95 % interval; NaN if it
     cannot be computed."""
     p_value: float | None = None
-    """Of the hypothesis that the change is within the margin; None if there is too little data."""
+    """The p-value of a change within the margin; None with too little data."""
     adjusted: float | None = None
     """The p-value, corrected for the number of tests."""
     is_drift: bool = False

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class LogComparison:
-    """Rankers compared by a log, and what to know before one of them is used."""
+    """Rankers compared by a log, with warnings."""
 
     comparison: Comparison
     """The values, their differences and the verdicts. A verdict is withheld if these clicks cannot

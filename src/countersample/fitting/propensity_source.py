@@ -50,8 +50,8 @@ KNOWN = "given"  # the source of propensities that the options give
 N_BOOTSTRAP = 200
 FEW_BOOTSTRAP = 50  # for cross-checks, and for regression-em, which fits a regression per draw
 _REMEDY = (
-    "or give known propensities (--gamma 1.0 or --propensities FILE), or shuffle the "
-    "results of a small share of the traffic"
+    "or estimate them from a longer log (countersample propensity LOG -o p.json) and give them "
+    "(--propensities p.json), or assume a curve (--gamma 1.0)"
 )
 
 
@@ -239,7 +239,8 @@ class _Estimation:
             doubt = (
                 f"This log alone does not identify the propensities: {error}. The curve comes "
                 "from regression-em: it is right only if the features predict how relevant items "
-                "are and do not predict where they were shown."
+                "are and do not predict where they were shown. Propensities from a longer log "
+                "(--propensities) avoid this."
             )
             try:
                 return self._by_features(doubt, is_identified=False)

@@ -43,7 +43,7 @@ class HeavyPair:
 
 @dataclass(frozen=True, eq=False)
 class Fit(GainEstimate):
-    """A trained ranker, its gain over the logging policy, and what to know before it is used."""
+    """A trained ranker, its gain over the logging policy, and warnings."""
 
     ranker: ClickRanker
     """Trained on all clicks."""

@@ -555,7 +555,7 @@ def from_xgboost(booster: Any) -> TreesScorer:  # noqa: ANN401 (the libraries ha
 def _unsupported(part: str) -> ParameterError:
     return ParameterError(
         f"the trees have {part}, expected splits of numbers at a threshold, leaves of one value "
-        "and a plain sum: leave out the parameter of the library that asks for it"
+        "and a plain sum: leave out the parameter of the library that sets it"
     )
 
 

@@ -306,7 +306,8 @@ def _split_days(
     if day is not None:
         if has_times:
             raise ParameterError(
-                f"day is {day}, and the log has timestamps, which have the days: leave it out"
+                f"day is {day}, and the log has timestamps, which have the days: leave out day= "
+                "(--day)"
             )
         return [(day if isinstance(day, date) else parse_day(day, "day"), log)]
     if not has_times:

@@ -94,6 +94,8 @@ class LogCheck(Tabular):
         rows of their own, missing rows.
     has_events : bool
         Whether the values of events define clicks.
+    unused : tuple of str
+        The columns of a table that are not read.
 
     Notes
     -----
@@ -117,6 +119,7 @@ class LogCheck(Tabular):
     shuffled: tuple[str, ...]
     defects: tuple[Finding, ...] = ()
     has_events: bool = False
+    unused: tuple[str, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -255,6 +258,8 @@ class LogCheck(Tabular):
             rows.append(
                 ("interleaved", f"{self.n_mixed:,} sessions show items of several policies")
             )
+        if self.unused:
+            rows.append(("columns not used", ", ".join(self.unused)))
         lines = [f"{self.source} ({self.engine})", _text.pairs(rows), "  click rate by position"]
         positions, impressions, clicks = (each[:_SHOWN_POSITIONS] for each in counts.by_position)
         rates = clicks / impressions
@@ -305,6 +310,7 @@ def check(
         **pairs,
         defects=tuple(find_page_defects(log, counts)),
         has_events=log.has_events,
+        unused=log.unused,
         shuffled=(randomized,) if randomized else tuple(filter(_RANDOMIZED.search, policies or {})),
     )
 

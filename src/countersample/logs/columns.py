@@ -91,6 +91,14 @@ def _rename_aggregated(options: LogOptions, present: Sequence[str]) -> LogOption
     return replace(options, columns=columns, context=() if has_context else options.context)
 
 
+def list_unused(options: LogOptions, present: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a table of impressions that no option names and no default takes."""
+    if "impressions" in present:  # an aggregated log, whose columns are the package's own
+        return ()
+    used = {*resolve_names(options, present).values(), *options.features, *options.context}
+    return tuple(column for column in present if column not in used)
+
+
 def resolve_names(options: LogOptions, present: Sequence[str]) -> dict[str, str]:
     """Return the log's own name of each canonical column that it has.
 

@@ -167,7 +167,10 @@ class Clock(NamedTuple):
 def find_clock(log: Impressions) -> Clock:
     """Return the clock of a log; numbers are in the unit that makes the largest a recent time."""
     if "timestamp" not in log.columns:
-        raise DataError(f"{log.source}: no column 'timestamp', so its days are not known")
+        raise DataError(
+            f"{log.source}: no column 'timestamp', so its days are not known: name the column with "
+            "columns={'timestamp': '…'} (--columns timestamp=…)"
+        )
     kind, stamp = log.frame.collect_schema()["timestamp"], nw.col("timestamp")
     if kind == nw.Date:
         return Clock(stamp, nw.lit)

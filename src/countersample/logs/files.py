@@ -155,7 +155,7 @@ class Files:
         return system, [path]
 
     def unpack(self, cleanup: ExitStack) -> Files:
-        """Decompress the files if one is compressed in a way that not all readers know.
+        """Decompress the files if one has a compression that not all readers support.
 
         All files go to a temporary folder, in the same partitions; `cleanup` removes it.
         """

@@ -339,7 +339,7 @@ def find_click_rows(counts: PositionCounts) -> Iterator[Finding]:
     is_by_item = expected >= MIN_EXPECTED_CLICKS and n_clicks < 0.01 * expected
     if is_by_page or is_by_item:
         yield Finding(
-            "clicks are rows of their own: each click seems to have a row beside that of its "
+            "clicks are rows of their own: each click seems to have a row beside the row of its "
             "impression, which so counts twice",
             _MERGE_CLICKS,
             withholds=True,

@@ -24,7 +24,7 @@ from countersample.data.tables import as_narwhals
 from countersample.errors import DataError, ParameterError
 from countersample.logs import aggregation
 from countersample.logs.checks import LogCheck, check, describe_sessions, without_suspicious
-from countersample.logs.columns import FEATURE, prepare_rows, select_columns
+from countersample.logs.columns import FEATURE, list_unused, prepare_rows, select_columns
 from countersample.logs.days import (
     Days,
     convert_to_utc,
@@ -98,6 +98,8 @@ class Impressions(AbstractContextManager["Impressions"]):
         The number of days after which a day counts half in training; see `with_half_life`.
     page_sums : PageSums, optional
         What an aggregated log stores of the views that it had.
+    unused : tuple of str
+        The columns of a table that are not read.
     """
 
     frame: nw.LazyFrame[Any]
@@ -110,6 +112,7 @@ class Impressions(AbstractContextManager["Impressions"]):
     features: tuple[str, ...] = ()
     half_life: float | None = None
     page_sums: PageSums | None = None
+    unused: tuple[str, ...] = ()
     _resources: _Resources = field(default_factory=lambda: _Resources(ExitStack()))
     _cache: dict[str, Any] = field(default_factory=dict)  # the clock and the days of the frame
 
@@ -382,16 +385,19 @@ def _read_files(source: str, options: LogOptions, cleanup: ExitStack) -> Impress
             f"{reader} has none: give them in a table of features"
         )
     engine = find_engine(options.engine or _DEFAULT_ENGINE)(cleanup, options)
+    unused: tuple[str, ...] = ()
     with explained(source):
         if reader is None:
             files = find_files(source).unpack(cleanup)
-            rows = select_columns(nw.from_native(engine.scan(files)).lazy(), options)
+            table = nw.from_native(engine.scan(files)).lazy()
+            rows = select_columns(table, options)
+            unused = list_unused(options, table.collect_schema().names())
             has_text_ids = files.has_text_ids
         else:
             rows, has_text_ids = open_with_reader(reader, source, engine, options, cleanup)
         check_types(rows)
         frame = prepare_rows(convert_to_utc(rows), options)
-    return Impressions(frame, engine.name, source, has_text_ids=has_text_ids)
+    return Impressions(frame, engine.name, source, has_text_ids=has_text_ids, unused=unused)
 
 
 def _read_frame(

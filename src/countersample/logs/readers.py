@@ -2,7 +2,7 @@
 
 A reader turns the files of a system into rows with canonical columns, in SQL that DuckDB runs;
 Spark gets the rows through memory. Columns that the user maps, contexts, values of events, types
-and counting are the same for all logs, and come after it. docs/public-logs.md lists the fields that
+and counting are the same for all logs, and come after it. docs/logs.md lists the fields that
 become columns.
 
 Two kinds of systems differ in more than names. Some log *pages* and *events*: a page lists the
@@ -161,7 +161,7 @@ def _join_events(
     Parameters
     ----------
     log : _Log
-        Its values say which events count; by default events that are called clicks.
+        Its values define which events count; by default events that are called clicks.
     pages : str
         SQL with one row per page: ``page``, ``items`` (a list of text, in the order shown),
         ``skipped`` (the number of items on earlier pages) and the `page_columns`.

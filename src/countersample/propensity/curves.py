@@ -261,7 +261,7 @@ class ContextPropensities(SavedPropensities):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know, context by context."""
+        """Warnings about the estimates, one per context."""
         notes = [f"{c}: {note}" for c, curve in self.curves.items() for note in curve.notes]
         return (*notes, *(f"{c}: no curve: {reason}" for c, reason in self.unsupported.items()))
 
@@ -364,7 +364,7 @@ class TrustPropensities(SavedPropensities):
         """Whether there is trust bias, and at which positions, in words."""
         if not self.has_trust_bias:
             return (
-                "No trust bias is seen: that every β is 0 is not ruled out "
+                "No trust bias is detected: every β may be 0 "
                 f"(p = {self.p_value:.2g}), and a method without it has narrower intervals."
             )
         above = np.flatnonzero(self.beta_low > 0)

@@ -428,7 +428,7 @@ class _Request:
         while depth is None and bound >= 2:
             try:
                 replace(self, depth=bound).fit()
-                depth, advice = bound, f", or estimate down to depth={bound}"
+                depth, advice = bound, f", or estimate down to depth={bound} (--depth {bound})"
             except UnsupportedError as deeper:
                 bound = min(deeper.deepest, bound - 1)
             except (DataError, ParameterError):  # features that are missing, at every depth
@@ -436,7 +436,7 @@ class _Request:
         if self.method not in {_ALTERNATIVE, TRUST}:
             try:
                 replace(self, method=_ALTERNATIVE, options={}).fit()
-                advice += f", or by method='{_ALTERNATIVE}'"
+                advice += f", or by method='{_ALTERNATIVE}' (--propensity-method {_ALTERNATIVE})"
             except UnsupportedError:
                 pass
         return Support(self.method, False, f"{error}{advice}", depth)

@@ -6,7 +6,7 @@ imitation of the logging policy) or from an earlier ranker (`WarmStart`). The we
 ranker mean something only together with its preprocessing, so both are kept, and the features have
 to be the same.
 
-Of the logging policy only the order of items is known. How far apart their scores are decides how
+Only the order of items is known of the logging policy. How far apart their scores are decides how
 much training has to do to change that order, and the training clicks decide it (`scale_base`): if
 the base explains them well, its scores are far apart; if it explains nothing, they are nearly
 equal, and training starts almost from zero.
@@ -141,7 +141,7 @@ class WarmStart:
         return Imputer.fit(dataset, "median" if how == IMPUTATIONS[0] else how)
 
     def scorer_for(self, dataset: RankingDataset) -> Scorer:
-        """Return the scorer; trees that know no missing values score them as the median."""
+        """Return the scorer; trees that cannot take missing values score them as the median."""
         scorer = self.scorer
         if isinstance(scorer, TreesScorer) and dataset.has_missing and scorer.missing_left is None:
             normalizer = self.preprocessing.normalizer

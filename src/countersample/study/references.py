@@ -60,10 +60,10 @@ def supervised(
     """Return w*: trained on all labels, tuned on validation data.
 
     An item counts its label, or 2^label − 1 as in nDCG; the objective is its rank, or the
-    logarithm of it. Each of these four ways is tried at learning rates around the theorems' one,
-    and further until the best by nDCG@10 on validation data is not at an end. w* is the mean of the
-    best way and of those within a standard error of it on validation data, each divided by the
-    standard deviation of its scores: a choice among them would follow noise.
+    logarithm of it. Each of these four ways is trained at learning rates around the rate of the
+    theorems. The grid grows until the best rate by nDCG@10 on validation data is not at its end.
+    w* is the mean of the best way and of all ways within a standard error of it, each divided by
+    the standard deviation of its scores. Choosing one of them would follow noise.
     """
     parts = Progress.of(progress).side_by_side(len(WAYS))
     threads = min(len(WAYS), available_cores())

@@ -38,7 +38,7 @@ class Figure(NamedTuple):
 
 
 class SettingLine(NamedTuple):
-    """A setting: its value here, its value in the paper, and the origin of the latter."""
+    """A setting: its value here, its value in the paper, and its origin."""
 
     setting: str
     here: str

@@ -40,7 +40,7 @@ def _setting(default: T, title: str, *, origin: str = "paper", **bounds: float) 
 class ExperimentConfig:
     """The settings of a study; the defaults are the paper's.
 
-    Each has its title in tables; comments add what the title does not say.
+    Each has its title in tables; comments add what the title omits.
     """
 
     clicks: int = _setting(1_000_000, "Clicks", least=1, most=10**12)  # simulated per log
@@ -214,7 +214,7 @@ def _check_text(name: str, value: Any) -> str:  # noqa: ANN401 (any user's value
         except ParameterError as error:
             raise ParameterError(f"metric is {value!r}: {error}") from error
         if str(value).partition("@")[0] == "arp":
-            raise ParameterError(f"metric is {value!r}, expected one of which higher is better")
+            raise ParameterError(f"metric is {value!r}, expected one for which higher is better")
         return str(value)
     choices: Mapping[str, Collection[str]] = {
         "optimizer": OPTIMIZERS, "normalization": SCALINGS, "no_relevant": NO_RELEVANT,

@@ -355,7 +355,7 @@ def nothing_set_table(result: StudyResult) -> Table:
         f"Differences are {DEFAULT_RANKER} minus the method, in pairs of click logs; above 0 it is "
         f"ahead. ±: half the width of the {INTERVAL}, not corrected for their number."
     )
-    caption = f"{result.metric} with nothing set, beside methods at their best"
+    caption = f"{result.metric} of the default ranker, beside methods at their best"
     return _table_of(grid, "nothing-set", caption, groups, [about])
 
 

@@ -82,7 +82,7 @@ class TrainingOptions(Options):
     scale: ArrayLike | None = None
     """Train as if the features were x · scale, (n_features,), without a copy of them.
 
-    All weights, including `start`, are of the scaled features: ``weights * scale`` are those of x.
+    All weights, including `start`, are for the scaled features: ``weights * scale`` are for x.
     """
     clip: float | None = None
     """The smallest propensity (`ClickLog.clip`)."""

@@ -249,7 +249,7 @@ def choose_contender(
         held_out, transform = each.held_out, each.transform
         if held_out.metric == "arp":
             raise ParameterError(
-                "metric is 'arp', of which less is better, expected dcg or precision"
+                "metric is 'arp', for which smaller is better, expected dcg or precision"
             )
         part = progress.part(1 / n_contenders, "following paths on held-out queries")
         evaluated = evaluate_paths(
@@ -300,7 +300,7 @@ def choose_kept(
     """Return the start of the ranker that is kept if nothing is better, and its held-out sums.
 
     It is the imitation of the logging policy, or the ranker of a warm start if that is no worse;
-    without either there are no sums. `sign` is −1 for a metric of which less is better.
+    without either there are no sums. `sign` is −1 for a metric for which smaller is better.
     """
     if previous is None:
         return "served", imitation
