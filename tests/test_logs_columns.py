@@ -1,11 +1,8 @@
 """Contexts, what clicks are worth, events, sessions that look wrong: the same on every engine."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
-from invoking import invoke
 from pyarrow import csv
 from twins_impressions import in_full, random_log, sessions_of
 
@@ -335,16 +332,6 @@ def test_a_few_odd_positions_are_not_positions_from_zero(position):
     assert not read_impressions(table).check().problems.is_from_zero
     with pytest.raises(ParameterError, match="positions_from is 2, expected"):
         read_impressions(table, positions_from=2)
-
-
-def test_the_command_leaves_out_what_looks_wrong(tmp_path, rng):
-    greedy = honest_sessions(rng, 30)
-    greedy |= {"session": greedy["session"] + 1000, "click": np.ones(180, int)}
-    csv.write_csv(stacked(honest_sessions(rng), greedy), tmp_path / "log.csv")
-    arguments = ["log", "check", str(tmp_path / "log.csv")]
-    assert "Warning: 30 sessions clicked" in invoke(*arguments).output
-    figures = json.loads(invoke(*arguments, "--suspicious", "skip", "--json").output)
-    assert (figures["sessions"], figures["suspicious"]["sessions"]) == (400, 30)
 
 
 def test_names_of_the_raw_log_serve_its_aggregated_log():

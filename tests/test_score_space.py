@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countersample import objectives
-from countersample._kernels import codes
 from countersample.errors import ParameterError
-from countersample.objectives import LOSSES, OBJECTIVES, Loss, coefficients, get_loss, score_space
+from countersample.objectives import LOSSES, OBJECTIVES, coefficients, get_loss, score_space
 
 NAMES = [*sorted(LOSSES), "precision@2", "smooth-precision@2"]
 # Their curvature is that of the value itself.
@@ -162,13 +161,6 @@ def test_large_scores_do_not_overflow(name):
     np.testing.assert_allclose(below.gradient, [-1 / scale, 1 / scale])
     assert above.values == [start]
     np.testing.assert_array_equal(above.gradient, 0)
-
-
-@pytest.mark.parametrize(("code", "pair"), [(99, codes.HINGE), (codes.RANK, 99)])
-def test_a_loss_without_a_kernel_is_an_error(code, pair, monkeypatch):
-    monkeypatch.setitem(LOSSES, "other", Loss("other", "", code, pair))
-    with pytest.raises(ValueError, match="has this code"):
-        two_items("other")
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from made_training import METHODS, RATES, calm, close, plan_settings, random_pro
 
 from countersample import ClickLog, RankingDataset
 from countersample.errors import CounterSampleError, ParameterError
-from countersample.objectives import OBJECTIVES, Objective
+from countersample.objectives import OBJECTIVES
 from countersample.plans import PLANS, UNITS
-from countersample.training import OPTIMIZERS, DivergedError, Optimizer, train, train_many
+from countersample.training import OPTIMIZERS, DivergedError, train, train_many
 
 # -- the algorithms ---------------------------------------------------------------------------
 
@@ -139,19 +139,6 @@ def test_refusals(options, message, rng):
     data, log = random_problem(rng)
     with pytest.raises(ParameterError, match=message):
         train(data, log, **{"learning_rate": 0.1, "steps": 10} | options)
-
-
-@pytest.mark.parametrize(
-    ("registry", "other"),
-    [(OPTIMIZERS, Optimizer("other", "", code=99)), (OBJECTIVES, Objective("other", "", 99))],
-    ids=["optimizer", "objective"],
-)
-def test_what_is_registered_without_a_kernel_is_an_error(registry, other, rng, monkeypatch):
-    monkeypatch.setitem(registry, "other", other)
-    data, log = random_problem(rng)
-    kind = type(other).__name__.lower()
-    with pytest.raises(ValueError, match=f"no {kind} has this code"):
-        train(data, log, learning_rate=0.1, steps=10, rng=0, **{kind: "other"})
 
 
 # -- divergence -------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Paths without a learning rate, what was served, and safety: never worse than what was logged."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from conftest import SEED
@@ -12,7 +10,7 @@ from countersample.evaluation.estimators import logged_values
 from countersample.metrics import ranks_of
 from countersample.rankers.logging_policy import imitate
 from countersample.rankers.task import Tasks
-from countersample.tuning import Candidate, PathChoice, number_of_steps, paths
+from countersample.tuning import number_of_steps, paths
 from countersample.tuning.paths import place_checkpoints
 from countersample.tuning.safety import choose_safely
 
@@ -241,22 +239,3 @@ def test_steps_are_enough_for_all_draws(n_queries, batch_size, steps):
     """⌈max(5·n, 5,000) / batch size⌉: the last batch may draw more than are needed, never fewer."""
     log = ClickLog(np.arange(n_queries), np.zeros(n_queries, int), np.ones(n_queries))
     assert number_of_steps(log, unit="query", batch_size=batch_size) == steps
-
-
-def test_sentences():
-    one = Candidate("zero", 1.0, 100, value=0.5, gain=0.1, low=0.05, share=0.5)
-    result = PathChoice((one,), 0.5, "logged", 0.4, 0.4, "dcg@10", 0.95, True, 10, 0.1)
-    assert result.sentence.startswith("Better than your current ranker with 95% confidence: the")
-    assert "the choice of 50% of the draws" in result.sentence
-    unsure = replace(result, is_shown=False, safety=0.999).sentence
-    assert unsure.startswith("Not shown to be better than your current ranker with 99.9%")
-    single = replace(result, candidates=(replace(one, share=1.0),), kept=0.0).sentence
-    assert single.startswith("Better than your current ranker with 95% confidence: dcg@10 is")
-    few = replace(result, n_queries=3).sentence
-    assert few.endswith("3 held-out queries have clicks, expected 8 or more.")
-    assert replace(result, kept=1.0).keeps_logged
-    assert not replace(result, kept=1.0, reference="naive").keeps_logged
-    assert result.value == pytest.approx(0.45)
-    naive = replace(result, reference="naive", kept=0.0, safety=0)
-    assert naive.sentence.startswith("The best on held-out queries")
-    assert result.to_dict()["candidates"][0]["share"] == 0.5
