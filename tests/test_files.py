@@ -1,5 +1,6 @@
 """Files are written whole or not at all, and never over an input, a device or a pipe."""
 
+import contextlib
 import io
 import os
 import stat
@@ -9,7 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from countersample._files import atomic_path, check_outputs, read_npy_header
+from countersample import _cleanup
+from countersample._files import (
+    atomic_path,
+    check_outputs,
+    read_npy_header,
+    temporary_folder,
+)
 from countersample.errors import CounterSampleError, DataError, ParameterError
 
 
@@ -68,6 +75,56 @@ def test_an_old_folder_comes_back_if_the_new_one_cannot_be_renamed(tmp_path, mon
     with failure, atomic_path(target) as temporary:
         temporary.mkdir()
     assert names(tmp_path) == ["out"]
+
+
+def test_an_old_folder_that_cannot_come_back_is_not_removed(tmp_path, monkeypatch):
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "content").write_text("old")
+    original = type(target).replace
+
+    def replace(path, to):
+        if path != target:
+            raise OSError(5, "Input/output error")
+        return original(path, to)
+
+    monkeypatch.setattr(type(target), "replace", replace)
+    with pytest.raises(CounterSampleError), atomic_path(target) as temporary:
+        temporary.mkdir()
+    (left,) = tmp_path.iterdir()
+    assert (left / "content").read_text() == "old"
+
+
+def test_a_folder_that_an_interrupt_abandons_is_as_it_was(tmp_path, monkeypatch):
+    """Between the two renames that put a new folder in the place of an old one."""
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "old").touch()
+    original = type(target).replace
+
+    def stop(path, to):
+        if path.suffix == ".tmp":
+            monkeypatch.undo()
+            _cleanup.put_in_order()
+            raise InterruptedError
+        return original(path, to)
+
+    with contextlib.suppress(Exception), atomic_path(target) as temporary:
+        temporary.mkdir()
+        monkeypatch.setattr(type(target), "replace", stop)
+    assert (names(tmp_path), names(target)) == (["out"], ["old"])
+
+
+def test_a_temporary_folder_is_private_and_removed(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with temporary_folder() as folder:
+        (folder / "file").touch()
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert not names(tmp_path)
+    with temporary_folder() as folder:
+        (folder / "file").touch()
+        _cleanup.put_in_order()
+        assert not names(tmp_path)
 
 
 # -- headers of arrays ---------------------------------------------------------------------------

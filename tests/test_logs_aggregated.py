@@ -1,6 +1,8 @@
 """Aggregated logs: they give the same counts, propensities, weights and rankers as the raw log."""
 
 import shutil
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -230,6 +232,41 @@ def test_a_day_that_another_process_writes_meanwhile_is_not_replaced(tmp_path, m
     monkeypatch.setattr(aggregated, "describe_sessions", write_meanwhile)
     with pytest.raises(DataError, match="another process counted this day meanwhile"):
         count_days(log, tmp_path, replace=True)
+    assert read_impressions(tmp_path).counts().n_impressions == 50
+
+
+@pytest.mark.parametrize("options", [[], ["--replace"]])
+def test_two_processes_that_count_a_day_lose_nothing(tmp_path, options):
+    """Each has a shard of the day. The one that is second is rejected, or replaces the first."""
+    for shard in range(2):
+        table = log_of_a_day(n=100, first_session=100 * shard)
+        parquet.write_table(table, tmp_path / f"{shard}.parquet")
+    command = [sys.executable, "-m", "countersample", "log", "count"]
+    counting = [
+        subprocess.Popen(
+            [*command, tmp_path / f"{shard}.parquet", "-o", tmp_path / "counts", *options],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for shard in range(2)
+    ]  # fmt: skip
+    errors = [each.communicate()[1] for each in counting]
+    codes = [each.returncode for each in counting]
+    assert read_impressions(tmp_path / "counts").counts().n_impressions == 100
+    if not options or codes != [0, 0]:
+        assert sorted(map(bool, codes)) == [False, True]
+        assert "this day" in errors[codes.index(max(codes))]
+
+
+def test_a_write_that_fails_leaves_the_day_as_it_was(tmp_path, monkeypatch):
+    count_days(read_impressions(log_of_a_day(n=50)), tmp_path)
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pyarrow.parquet.write_table", fail)
+    with pytest.raises(CounterSampleError, match="No space left"):
+        count_days(read_impressions(log_of_a_day(n=100)), tmp_path, replace=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["day=2026-03-01"]
     assert read_impressions(tmp_path).counts().n_impressions == 50
 
 

@@ -345,6 +345,13 @@ def test_partitions_of_days_are_of_utc_in_any_zone_of_the_machine(tmp_path):
 
 
 @pytest.mark.usefixtures("machine_zone")
+def test_a_half_life_is_of_utc_in_any_zone_of_the_machine():
+    log = read_impressions(log_of_moments("UTC")).with_half_life("1w")
+    ages = np.array([(MOMENT_DAYS.days[-1] - day).days for day in MOMENT_DAYS.days])
+    np.testing.assert_allclose(weighted(log, log.counts()).impressions, 0.5 ** (ages / 7))
+
+
+@pytest.mark.usefixtures("machine_zone")
 def test_ages_of_dates_are_of_utc_in_any_zone_of_the_machine():
     for zone in ("UTC", "America/New_York", None):
         stamps = [each if zone else each.replace(tzinfo=None) for each in MOMENTS]

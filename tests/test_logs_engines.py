@@ -116,6 +116,17 @@ def test_check_counts_what_is_wrong(engine):
         log.counts()
 
 
+def test_clicks_without_impressions_are_counted():
+    table = pa.table({
+        "query_id": [1] * 6, "item_id": [1, 2, 3, 4, 5, 6], "position": [1] * 6,
+        "click": [3.0, 1.0, 0.5, -1.0, None, 3.0], "impressions": [3.0, 0.0, 2.0, 2.0, 2.0, 2.0],
+    })  # fmt: skip
+    figures = read_impressions(table).check()
+    assert figures.problems.bad_click == figures.problems.n_invalid == 5
+    assert as_dict(figures.counts) == {(1, 1, 1): (3, 3)}
+    assert "more clicks than impressions" in figures.warnings[0]
+
+
 def test_sessions_and_duplicates_and_policies(engine, rng):
     table = random_log(rng, 1000)
     keys = list(zip(*(table[n].to_pylist() for n in ("session", "query_id", "item_id", "position")),

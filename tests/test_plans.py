@@ -265,6 +265,20 @@ def test_by_query_countersample_has_the_smallest_second_moment(objective, proble
     assert moments["query"] <= moments["pair"] * (1 + 1e-12)
 
 
+@for_random_problems
+def test_countersample_has_the_smaller_second_moment_where_norms_are_equal(problem):
+    """IPS multiplies gradients of norm 1 by their weights, CounterSample each by the mean weight."""
+    data = directions()
+    log = ClickLog([0, 1], [0, 0], problem.rng.uniform(0.05, 1, 2))
+    examples = Examples.of(log, "click")
+    moments = [
+        second_moment(plan, example_gradients(data, examples, plan.shares, np.zeros(2)))
+        for plan in (countersample(examples), ips(examples))
+    ]
+    assert moments[0] == pytest.approx(log.mean_weight**2)
+    assert moments[0] <= moments[1] * (1 + 1e-9)
+
+
 def test_counter_example_where_norms_fall_with_the_weight():
     """Weights 1 and 4, gradients of norm 1 and 1/4: the theorems bound the worst case only.
 

@@ -111,3 +111,10 @@ def test_gain(low, high, colour, ax):
     assert list(point.get_xdata()) == [0.1]
     assert to_hex(point.get_color()) == colour
     assert ax.get_xlim()[0] < min(low, 0)
+
+
+def test_wilson_interval_covers(rng):
+    """A closed form, against the coverage that it stands for."""
+    n, p = np.full(20_000, 200), 0.05
+    low, high = wilson_interval(rng.binomial(n, p), n)
+    assert 0.93 < ((low <= p) & (p <= high)).mean() < 0.97

@@ -1,6 +1,10 @@
 """A run that was stopped goes on from its last checkpoint and ends with the same bytes."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +18,17 @@ OPTIONS = {
     "learning_rate": 1e-4, "steps": 3_000_000, "optimizer": "adam", "unit": "query",
     "checkpoints": 7,
 }  # fmt: skip
+CHILD = f"""
+import sys
+from countersample import simulate_clicks, synthetic
+from countersample.training import runs, train
+runs.SECONDS_BETWEEN_SAVES = 0
+data = synthetic("tiny", n_queries=60, rng=0)
+log = simulate_clicks(data, data.features[:, 0], 3000, rng=0)
+train(data, log, **{OPTIONS}, rng={SEED}, resume=sys.argv[1],
+      progress=lambda what, share: print(share, flush=True))
+print("over", flush=True)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +70,27 @@ def test_stopped_after_any_chunk(shop, tmp_path, monkeypatch, bits, optimizer):
             train(data, log, **options, rng=generator(), resume=state, progress=progress)
         resumed = train(data, log, **options, rng=generator(), resume=state)
         assert everything(resumed) == whole
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(shop, tmp_path, rng):
+    state = tmp_path / "state.npz"
+    n_kills, output = 0, ""
+    while "over" not in output:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, state], stdout=subprocess.PIPE, text=True
+        )
+        output = child.stdout.readline()  # it is under way
+        time.sleep(rng.uniform(0, 0.15))
+        if n_kills < 6:
+            child.send_signal(signal.SIGKILL)
+            n_kills += 1
+        output += child.communicate()[0]
+        assert child.returncode in {0, -signal.SIGKILL}
+    assert n_kills >= 3
+    whole = train(*shop, **OPTIONS, rng=SEED)
+    resumed = train(*shop, **OPTIONS, rng=SEED, resume=state)  # nothing is left to do
+    assert everything(resumed) == everything(whole)
 
 
 @pytest.mark.parametrize(

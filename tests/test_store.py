@@ -1,10 +1,14 @@
 """Dataset folders: written atomically, checked when opened."""
 
+import contextlib
+import gc
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -93,6 +97,54 @@ class TestFolder:
         with pytest.raises(CounterSampleError, match="cannot be written: No space left on device"):
             data.save(tmp_path / "data")
         assert list(tmp_path.iterdir()) == []
+
+
+@contextlib.contextmanager
+def garbage_that_switches_threads():
+    """Collect garbage all the time; each collection lets other threads run."""
+    before = gc.get_threshold()
+    is_on = True
+
+    class Cycle:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            time.sleep(1e-5)
+            if is_on:
+                Cycle()
+
+    gc.set_threshold(1)
+    Cycle()
+    try:
+        yield
+    finally:
+        is_on = False
+        gc.set_threshold(*before)
+        gc.collect()
+
+
+def test_threads_open_folders_while_garbage_is_collected(data, tmp_path):
+    """CPython 3.11 fails if two threads parse Python at once, as `numpy.load` does."""
+    data.save(tmp_path / "data")
+    errors = []
+
+    def open_at_depth(depth):
+        if depth:  # the failure needs threads that are not equally deep
+            open_at_depth(depth - 1)
+        for _ in range(0 if depth else 30):
+            try:
+                RankingDataset.open(tmp_path / "data")
+            except DataError as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=open_at_depth, args=(20 * k,)) for k in range(6)]
+    with garbage_that_switches_threads():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert errors == []
 
 
 # -- Converted text --------------------------------------------------------------------------------

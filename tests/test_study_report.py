@@ -67,6 +67,20 @@ def test_every_part_is_there(report, page):
     assert all(expected in text for expected in (*report.summary, *report.commands, "3.11.2"))
 
 
+def test_texts_are_escaped():
+    nasty = '<b onclick="x">&</b></script><!--'
+    table = Table(nasty, nasty, nasty, (nasty,), (Group(nasty, (Row(nasty, (FULL,)),)),), (nasty,))
+    section = Section(
+        Grid("mine", nasty, nasty, "regret", nasty), tables=(table,), notes=(nasty,),
+        files={nasty: [nasty]}, verdicts=(Verdict("one", nasty, nasty, "paper", "open", nasty),),
+    )  # fmt: skip
+    report = Report(nasty, (nasty,), (section,), settings=(SettingLine(nasty, nasty, ""),),
+                    versions={nasty: nasty}, commands=(nasty,))  # fmt: skip
+    page = Page(render_report(report))  # balanced, so nothing broke out
+    assert not [element for element in page.elements if "onclick" in element]
+    assert page.all("h1")[0]["text"] == nasty
+
+
 def test_each_claim_has_its_verdict_on_every_dataset(page):
     (claim,) = page.all("p", **{"class": "claim"})
     assert claim["text"] == "It is lower."

@@ -8,6 +8,7 @@ from conftest import SEED
 from scipy import stats
 
 from countersample import ClickLog
+from countersample.evaluation.comparison import holm
 from countersample.plans import Examples, make_plan
 from countersample.study.claims import verdicts_of
 from countersample.study.experiment import load_grid
@@ -16,6 +17,7 @@ from countersample.study.toy import (
     OPTIMUM,
     START,
     STEPS,
+    ToyResult,
     descend,
     make_toy,
     run_toy,
@@ -109,3 +111,37 @@ def test_verdicts_on_the_draws(result):
         assert "0.003" not in verdict.evidence.replace("0.0038", "")  # too slow to compare
     assert papers[2].outcome in {"confirmed", "in part"}
     assert (diverging.outcome, diverging.source) == ("not confirmed", "beyond")
+
+
+def made_result(rng, sampled, weighted):
+    """A result with two learning rates: medians by rate, with noise that is symmetric exactly."""
+    half = rng.normal(0, 0.3, (2, 2, 100))
+    noise = np.exp(np.concatenate([half, -half], axis=2))
+    distances = np.array([sampled, weighted])[:, :, None] * noise
+    by_method = dict(zip(("CounterSample", "IPS-SGD"), distances, strict=True))
+    far = {name: runs > START for name, runs in by_method.items()}
+    return ToyResult((0.1, 0.3), by_method, by_method, far, far)
+
+
+def test_distances_are_compared_by_the_test_of_scipy_with_holm(rng):
+    for shift in np.linspace(0.85, 1, 10):
+        result = made_result(rng, (0.2 * shift, 0.2), (0.2, 0.2))
+        ratios = np.log(result.distances["CounterSample"] / result.distances["IPS-SGD"])
+        p = holm(np.array([stats.wilcoxon(row).pvalue for row in ratios]))
+        expected = ((p < 0.05) & (np.median(ratios, axis=1) < 0)).sum()
+        first = toy_verdicts(result)[0].evidence.split("; ")[0]
+        assert first.count("against") * first.startswith("Lower") == expected
+
+
+@pytest.mark.parametrize(
+    ("sampled", "weighted", "outcome"),
+    [
+        ((0.1, 0.2), (0.2, 0.2), "in part"),
+        ((0.1, 0.2), (0.2, 0.1), "not confirmed"),
+        ((0.1, 50.0), (0.2, 9.0), "confirmed"),  # rates at which most diverge do not count
+        ((0.1, 1.1), (0.2, 0.9), "confirmed"),  # nor those at which neither gets anywhere
+    ],
+)
+def test_verdict_on_distances(rng, sampled, weighted, outcome):
+    nearer, average, *_ = toy_verdicts(made_result(rng, sampled, weighted))
+    assert nearer.outcome == average.outcome == outcome
