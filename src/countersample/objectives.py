@@ -186,7 +186,7 @@ OBJECTIVES = {
 def _precision(name: str) -> Objective | None:
     """λ(x) = max(0, x − k), the objective of ``"precision@k"``; None for another name.
 
-    The loss of precision@k is 1[rank > k], a step, with nothing to descend. For a bound x ≥ rank,
+    The loss of precision@k is 1[rank > k], a step, whose slope is 0. For a bound x ≥ rank,
 
         1[rank > k]  ≤  max(0, rank − k)  ≤  max(0, x − k):
 

@@ -112,5 +112,5 @@ def _verdict(ratio: float) -> str:
         )
     return (
         f"The largest weight is {ratio:.0f} times the mean: weighted gradients (ips) need a "
-        "learning rate so small that they crawl; draw by weight (countersample), best by query."
+        "tiny learning rate, so they are slow; draw by weight (countersample), best by query."
     )
