@@ -5,6 +5,7 @@ VENV := .venv
 ALL := .venv-all
 TORCH ?= torch==2.13.0
 SEED ?= 0
+MINUTES ?= 60
 SHARE ?= 1
 # Print the output of a check when the check has ended, if this make can.
 TOGETHER := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
@@ -17,7 +18,7 @@ test unit: export COUNTERSAMPLE_TEST_SEED := $(SEED)
 
 .DEFAULT_GOAL := help
 .SECONDARY:  # keep the stamps of environments
-.PHONY: help demo test test-all lint types unit programs older lowest oldest fuzz mutate bench docs clean
+.PHONY: help demo test test-all lint types unit programs older lowest oldest endure fuzz mutate bench docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +59,9 @@ oldest: $(VENV)-oldest/.package  ## import every module and run every command wi
 	[ -e $(VENV)-oldest/.unavailable ] || $(VENV)-oldest/bin/python -m pytest --quiet \
 	  --override-ini filterwarnings= tests/test_package.py \
 	  tests/test_first_use.py::test_each_kernel_is_compiled_for_one_type_of_each_argument
+
+endure: $(ALL)/.dev  ## train, kill, resume, convert, fit in random order for an hour (MINUTES=5)
+	$(ALL)/bin/python tests/endure.py --minutes $(MINUTES) --seed $(SEED)
 
 fuzz: $(ALL)/.dev  ## fuzz every reader of files for half a minute
 	$(ALL)/bin/python tests/fuzz_letor.py 10

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
 FUZZED = ("files", "folders", "letor", "logs")
 # Programs of their own.
-collect_ignore = ["as_older_cpu.py", "offline", *(f"fuzz_{x}.py" for x in FUZZED)]
+collect_ignore = ["as_older_cpu.py", "endure.py", "offline", *(f"fuzz_{x}.py" for x in FUZZED)]
 
 # The same examples on every run by default; other ones with another seed.
 hypothesis.settings.register_profile("default", deadline=None, derandomize=SEED == 0)
