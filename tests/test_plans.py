@@ -267,7 +267,7 @@ def test_by_query_countersample_has_the_smallest_second_moment(objective, proble
 
 @for_random_problems
 def test_countersample_has_the_smaller_second_moment_where_norms_are_equal(problem):
-    """IPS multiplies gradients of norm 1 by their weights, CounterSample each by the mean weight."""
+    """IPS multiplies gradients of norm 1 by their weights, CounterSample each by the mean one."""
     data = directions()
     log = ClickLog([0, 1], [0, 0], problem.rng.uniform(0.05, 1, 2))
     examples = Examples.of(log, "click")
