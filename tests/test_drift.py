@@ -103,6 +103,20 @@ def test_the_level_holds_at_the_margin_with_clustered_clicks(margin):
     assert alarms / n >= 0.01  # and it is a test
 
 
+def test_few_clicks_on_one_side_by_chance():
+    """As many as expected, but fewer than a test needs: rarely an alarm."""
+    rng = np.random.default_rng(SEED)
+    alarms = 0
+    for _ in range(200):
+        many, few = (
+            Rate(rng.binomial(20, rate, 400).astype(float), np.full(400, 20.0))
+            for rate in (0.0072, 0.006)
+        )
+        p = ratio(many, few, margin=0.2, min_count=50).p_value
+        alarms += p is not None and p < 0.05
+    assert alarms <= 20  # 5 % of 200, and chance
+
+
 def test_more_rows_are_no_alarm():
     """A change within the margin causes no alarm, however many clicks show it."""
     units = np.ones(256)

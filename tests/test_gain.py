@@ -16,7 +16,7 @@ from countersample.clicks import simulate_impressions
 from countersample.errors import DataError, ParameterError
 from countersample.fitting import fit_from_impressions, write_page
 from countersample.fitting.gain import hold_out_days, split_queries, train_folds, widen_interval
-from countersample.logs import read_features, read_impressions
+from countersample.logs import FeatureTable, read_features, read_impressions
 from countersample.metrics import item_ranks, rank_values
 from countersample.options import EvaluationOptions, PropensityOptions
 
@@ -239,6 +239,27 @@ class TestEstimator:
         other = fit_top_five(read_impressions(log))
         assert other.estimator.name == "ips"
         assert other.gain.new.never_shown < 0.01
+
+    def test_a_depth_changes_propensities_and_not_the_logged_value(self, fit):
+        options = PropensityOptions(known=1 / np.arange(1, 4), missing="skip")
+        shallow = fit_top_five(propensities=options)
+        assert abs(shallow.gain.logged.value / fit.gain.logged.value - 1) < 0.05
+        assert shallow.gain.relative < fit.gain.relative + 0.1
+        assert "or only where no propensity is known" in shallow.estimator.reason
+        assert any("or only where no propensity" in text for text in shallow.warnings)
+
+    def test_items_without_features_are_warned_about(self):
+        data, table, log = top_five()
+        few = data.subset(np.arange(250))
+        shorter = FeatureTable(few, table.item_ids[: few.n_items], has_labels=True)
+        options = PropensityOptions(known=KNOWN, missing="skip")
+        other = fit_from_impressions(read_impressions(log), shorter, propensities=options)
+        assert any("were shown have no features" in text for text in other.warnings)
+
+    def test_options_override_the_choice(self):
+        other = fit_top_five(evaluation=EvaluationOptions(estimator="snips", metric="dcg@10"))
+        assert (other.estimator.name, other.gain.new.per) == ("snips", "relevant item")
+        assert any("no more than 5 items, and dcg@10 counts" in text for text in other.warnings)
 
     def test_logged_propensities_give_no_exposure(self, tmp_path):
         log = top_five()[2]

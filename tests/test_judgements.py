@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partialmethod
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,9 @@ from countersample.errors import CounterSampleError, DataError, ParameterError
 from countersample.fitting import judgements_from_impressions
 from countersample.fitting.judgements import estimate_relevance
 from countersample.fitting.propensity_source import PropensitySource
-from countersample.logs import PositionCounts, read_impressions
+from countersample.logs import Impressions, PositionCounts, read_impressions
 from countersample.options import PropensityOptions
-from countersample.propensity import TrustPropensities
+from countersample.propensity import ContextPropensities, Propensities, TrustPropensities
 
 THETA = 1 / np.arange(1, 9)
 LOG = {"query_id": ["a", "a"], "item_id": ["x", "y"], "position": [1, 2], "click": [60, 10],
@@ -83,6 +84,21 @@ class TestRelevance:
         assert np.allclose(pairs.relevance, [(80 - 10 - 2) / 150, 0])  # (1 − 4)/100 is below 0
         assert n_lost == 0
 
+    def test_contexts_have_their_own_exposure(self):
+        log = pa.table({
+            "query_id": ["a"] * 2, "item_id": ["x"] * 2, "position": [2, 2], "click": [30, 12],
+            "impressions": [100, 100], "device": ["desktop", "phone"],
+        })  # fmt: skip
+        one = {"low": [1, 0.1], "high": [1, 0.9], "n_impressions": [9, 9], "method": "all-pairs"}
+        curves = ContextPropensities(
+            {"desktop": Propensities([1, 0.6], **one), "phone": Propensities([1, 0.2], **one)}
+        )
+        result = judgements_from_impressions(
+            read_impressions(log, context=["device"]), propensities=curves, grades=[0.5]
+        )
+        assert np.allclose(result.exposure, [60 + 20])
+        assert np.allclose(result.relevance, [42 / 80])
+
     def test_default_grades_are_odds_around_the_mean(self):
         columns = {"item_id": ["x", "y"], "position": [1, 1], "click": [30, 10],
                    "impressions": [100, 100]}  # fmt: skip
@@ -116,6 +132,19 @@ class TestIntervals:
             )  # fmt: skip
             covered.append(covers(result, relevance[result.query_id, result.item_id]))
         assert_holds(np.concatenate(covered), confidence)
+
+    @pytest.mark.slow
+    def test_trust_bias(self, rng):
+        beta = 0.1 * THETA**2
+        covered = []
+        for _ in range(3):
+            log, relevance = logged(rng, sessions=800, beta=beta)
+            counts = read_impressions(log).check().counts
+            result, _ = estimate_relevance(counts, trusted(THETA, beta), confidence=0.95)
+            first = counts.pair_starts[:-1]
+            truth = relevance[counts.query[first], counts.item[first]]
+            covered.append(covers(result, truth))
+        assert_holds(np.concatenate(covered), 0.95)
 
     @pytest.mark.slow
     def test_estimated_propensities(self, rng):
@@ -258,6 +287,25 @@ class TestLimits:
             judge(columns)
         result = judge(columns, propensities=[1.0, 0.5], min_exposure=0.5, grades=[0.5])
         assert result.relevance.tolist() == [1.0, 0.0]
+
+    def test_values_are_not_used(self):
+        result = judge(LOG | {"value": [180.0, 10.0]}, propensities=[1.0, 0.5])
+        assert result.relevance.tolist() == [0.6, 0.2]
+        assert any("count each click as one" in text for text in result.warnings)
+
+    def test_items_that_are_counted_together(self, monkeypatch):
+        """Clicked items of a very large log have the same judgements."""
+        log, _ = make(SEED, queries=20, sessions=400)
+        every = judgements_from_impressions(read_impressions(log), propensities=PositionBias(1.0))
+        monkeypatch.setattr(Impressions, "check", partialmethod(Impressions.check, max_groups=0))
+        result = judgements_from_impressions(
+            read_impressions(log), propensities=PositionBias(1.0), grades=every.cut_offs
+        )
+        clicked = every.clicks > 0
+        assert 0 < result.n_together <= 20
+        assert result.item_id.tolist() == every.item_id[clicked].tolist()
+        assert np.array_equal(result.relevance, every.relevance[clicked])
+        assert np.array_equal(result.high, every.high[clicked])
 
     def test_clicks_without_a_propensity_are_counted(self):
         options = PropensityOptions(known=[1.0], missing="skip")

@@ -160,6 +160,19 @@ class TestBefore:
         assert len(tests) == data.n_features
         assert min(bound for _, _, bound in tests) > -6  # nor nearly
 
+    def test_half_of_the_users_never_click(self, rng):
+        """Clicks on a page then predict each other, for which no feature is to blame."""
+        world = BENCH.World(rng, queries=2000, relevance="little", users="various", gamma=0.3)
+        log, data = world.log(world.sessions(40_000)), BENCH.dataset_of(world.before(20_000))
+        assert find_leaks(log, data, rng=rng) == ()
+
+    @pytest.mark.parametrize("gamma", [0.0, 2.0])
+    def test_features_from_before_are_not_reported_with_wrong_examination(self, gamma, rng):
+        world = BENCH.World(rng)
+        log, data = world.log(world.sessions(4000)), BENCH.dataset_of(world.before(4000))
+        log = log.replace(examination=1.0 / log.position**gamma)
+        assert find_leaks(log, data, rng=rng) == ()
+
     def test_deterministic_clicks_are_no_leak(self):
         """Examined items are always or never clicked: then even the relevance predicts them."""
         query, item = np.divmod(np.arange(3000), 10)
@@ -181,6 +194,25 @@ class TestAfter:
         rate = next(leak for leak in leaks if leak.name == "click rate")
         assert rate.size > 0.95
         assert rate.false_alarm < 1e-20
+
+    def test_a_log_of_clicked_items_only(self, rng):
+        """Most clicked pairs were clicked once, which is less than chance allows."""
+        world = BENCH.World(rng, queries=3000, relevance="equal")
+        sessions = world.sessions(6000)
+        data = BENCH.dataset_of(world.before(6000) | world.after(sessions))
+        log = world.log(sessions)
+        was_clicked = world.counts(sessions)[0][log.query, log.item] > 0
+        leaks = find_leaks(log.take(was_clicked), data, rng=rng)
+        assert {"click rate", "clicks"} <= names(leaks) <= set(world.after(sessions))
+
+    def test_large_logs_are_sampled(self, rng, monkeypatch):
+        monkeypatch.setattr(leakage, "MAX_PAIRS", 2000)
+        monkeypatch.setattr(leakage, "FIRST_PAIRS", 500)
+        world = BENCH.World(rng, queries=1000)
+        sessions = world.sessions(20_000)
+        before, after = world.before(20_000), world.after(sessions)
+        leaks = find_leaks(world.log(sessions), BENCH.dataset_of(before | after), rng=rng)
+        assert {"click rate", "clicks", "debiased rate"} <= names(leaks) <= set(after)
 
     def test_false_alarms_are_shared_by_all_features(self, rng):
         """The bound of the same leak is ten times larger among ten features."""

@@ -98,6 +98,32 @@ class TestCommand:
         assert "No verdict on a.json over your current ranker: a.json was trained" in printed
         assert " is better than" not in printed
 
+    def test_no_verdict_on_some_days_of_the_training_log(self, compare, shop, tmp_path):
+        march = shop[0]
+        days = np.datetime64("2026-03-01") + 10 * np.arange(len(march)) // len(march)
+        dated = march.append_column("timestamp", pa.array(days))
+        parquet.write_table(dated, tmp_path / "march.parquet")
+        figures = compare("a.json", *MARCH, "--holdout-last", "3d", "--json")
+        assert figures["join"]["n_clicks"] < march["click"].to_numpy().sum()
+        assert figures["verdicts"] == {"a.json": "none"}
+        assert "trained on this very log" in figures["withheld"]["a.json"]
+        assert not any("trained on a log" in text for text in figures["warnings"])
+
+    def test_the_days_that_evaluate(self, compare, shop, tmp_path):
+        """The last days of one log of two months, which has the name of the training log."""
+        days = [np.datetime64("2026-03-01"), np.datetime64("2026-04-01")]
+        both = [
+            table.append_column("timestamp", pa.array(np.full(len(table), day)))
+            for table, day in zip(shop[:2], days, strict=True)
+        ]
+        parquet.write_table(pa.concat_tables(both), tmp_path / "march.parquet")
+        alone = compare("a.json", *APRIL, "--gamma", "1", "--json")
+        for words in (["--holdout-from", "2026-04-01"], ["--holdout-last", "1d"]):
+            figures = compare("a.json", *MARCH, "--json", *words)
+            assert figures["estimates"] == alone["estimates"]
+            (warning,) = [text for text in figures["warnings"] if "log of this name" in text]
+            assert warning.startswith("a.json was trained on a log of this name (march.parquet)")
+
     def test_no_verdict_on_a_leaking_feature(self, compare, shop, tmp_path):
         """The click rate of the same log is a feature, until it is accepted."""
         march, april, features = shop

@@ -127,6 +127,15 @@ def test_clicks_without_impressions_are_counted():
     assert "more clicks than impressions" in figures.warnings[0]
 
 
+def test_logged_propensities_pass_over_impossible_rows():
+    table = pa.table(
+        {"query_id": [1, 1, None], "item_id": [1, 1, 1], "position": [1, 1, 1], "click": [1, 2, 1],
+         "propensity": [0.5, 0.1, 0.1]}
+    )  # fmt: skip
+    log = read_impressions(table)
+    assert log.logged_propensities(log.check().counts).value.tolist() == [0.5]
+
+
 def test_sessions_and_duplicates_and_policies(engine, rng):
     table = random_log(rng, 1000)
     keys = list(zip(*(table[n].to_pylist() for n in ("session", "query_id", "item_id", "position")),

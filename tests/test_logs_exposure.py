@@ -265,6 +265,17 @@ class TestTrust:
         found = world.expected(lambda c: weights_of(join_features(c, known, DATA, ITEM_IDS)[0]))
         np.testing.assert_allclose(found, self.true(world), rtol=1e-12, atol=1e-12)
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize("unit", UNITS)
+    @pytest.mark.parametrize("plan", ["ips", "countersample"])
+    def test_the_gradient(self, world, unit, plan):
+        known = Known(self.ALPHA, self.BETA)
+        found = world.expected(
+            lambda c: gradient(join_features(c, known, DATA, ITEM_IDS)[0], unit, plan)
+        )
+        rows = slice(0, 2 * N_ITEMS)  # the last query has one item, and no gradient
+        np.testing.assert_allclose(found[rows], true_gradient(world)[rows], atol=1e-6)
+
     @pytest.mark.parametrize("estimator", ["ips", "dr"])
     def test_the_value(self, world, estimator):
         known, rewards = Known(self.ALPHA, self.BETA), rewards_of(SCORES)
@@ -280,6 +291,29 @@ class TestTrust:
         if estimator == "dr":
             true = np.where(world.is_shown, true, world.sessions_of_item * RELEVANCE)
         assert world.expected(value) == pytest.approx((true * rewards).sum() / len(world.sessions))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", ["ips", "dr"])
+def test_what_was_logged_keeps_the_places_whose_examination_is_not_known(estimator):
+    """Items 0 and 2 are told by other places; item 1 of b was only where nothing is known."""
+    world = World([("a", (0, 1, 2)), ("a", (2, 1, 0)), ("b", (0, 2, 1)), ("b", (2, 0, 1))])
+    more = {"baseline": RELEVANCE} if estimator == "dr" else {}
+
+    def value(counts):
+        found = estimate_gain(
+            SCORES, shown_log(counts, THETA[:2]), DATA, metric="dcg@3", estimator=estimator,
+            n_bootstrap=1, rng=0, **more,
+        )  # fmt: skip
+        return found.logged.value
+
+    untold = 5  # item 1 of b
+    true = sum(
+        RELEVANCE[row] / np.log2(1 + k) / len(world.sessions)
+        for k, row in zip(world.position, world.row, strict=True)
+        if row != untold or estimator == "dr"
+    )
+    assert world.expected(value) == pytest.approx(true)
 
 
 def test_positions_beyond_what_is_known_count_neither_as_clicks_nor_as_exposure():
@@ -306,6 +340,32 @@ def test_clicks_in_contexts_without_a_curve_are_told_apart():
         join_features(counts, Phones(), DATA, ITEM_IDS)
     log, report = join_features(counts, Phones(), DATA, ITEM_IDS, missing="skip")
     assert (log.n_clicks, report.no_context, report.no_propensity) == (1, 2, 0)
+
+
+def test_what_clicks_are_worth_counts():
+    counts = PositionCounts.from_columns(
+        ["a", "a"], [0, 1], [1, 2], [1, 1], session=[1, 1], value=[10, 0.5]
+    )
+    log, _ = join_features(counts, [1.0, 0.5], DATA, ITEM_IDS)
+    assert log.weights.tolist() == [10.0, 1.0]
+
+
+def test_the_model_of_relevance_knows_what_clicks_are_worth():
+    """All items alike, each click worth 10; half of the items were never shown."""
+    n = 40
+    data = RankingDataset.from_arrays(
+        X=np.zeros((2 * n, 1)), y=np.zeros(2 * n), qid=np.repeat(np.arange(n), 2)
+    )
+    log = ClickLog(
+        np.arange(n), np.zeros(n, int), np.ones(n), np.full(n, 50.0), events=np.full(n, 5.0),
+        position=np.ones(n, int), impressions=np.full(n, 10.0),
+    )  # fmt: skip
+    unseen_first = np.tile([0.0, 1.0], n)
+    found = estimate(unseen_first, log, data, metric="precision@1", estimator="dr", rng=0)
+    assert found.value == pytest.approx(5.0)
+    seen_first = estimate(-unseen_first, log, data, metric="precision@1", rng=0)
+    assert seen_first.value == pytest.approx(5.0)
+    assert (seen_first.n_clicks, seen_first.effective_clicks) == (5 * n, pytest.approx(5 * n))
 
 
 def test_sessions_are_counted_by_ids_or_by_the_first_position():

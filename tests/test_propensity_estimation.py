@@ -296,6 +296,40 @@ def test_a_shuffled_top_is_found():
     assert (result["randomized"].is_supported, result["randomized"].depth) == (False, 3)
 
 
+def test_an_advice_that_names_a_method_is_right():
+    """Two rankers: not shuffled, but positions are connected."""
+    counts, _ = served(np.random.default_rng(SEED), THETA, n_queries=60, sessions=60)
+    result = supported(counts)
+    assert result["randomized"].reason.endswith(
+        ", or by method='all-pairs' (--propensity-method all-pairs)"
+    )
+    assert result["all-pairs"] == Support("all-pairs", is_supported=True, reason=None, depth=5)
+    with pytest.raises(DataError, match="shuffled share of the traffic, or by method='all-pairs'"):
+        estimate(counts, method="randomized")
+
+
+def test_a_depth_that_would_fail_again_is_not_named():
+    """Position 4 is without clicks, so depth 3; but there nothing joins position 3, so depth 2."""
+    rows = [(q, 0, k, 3, 10) for q in range(3) for k in (1, 2)]
+    rows += [(q, 1, 3, 3, 10) for q in range(3)]
+    rows += [(q, 1, 4, 0, 10) for q in range(3)]
+    counts = PositionCounts.from_columns(*map(list, zip(*rows, strict=True)))
+    for method in ("pivot", "adjacent-chain", "all-pairs", "em"):
+        with pytest.raises(DataError, match=r"position 4 has no click.* down to depth=2 "):
+            estimate(counts, method=method)
+        assert len(estimate(counts, method=method, depth=2, rng=0).value) == 2
+    assert supported(counts, features=np.ones((6, 1)))["regression-em"].depth == 3
+
+
+def test_uniform_shuffles_are_supported():
+    for seed in np.random.SeedSequence(SEED).spawn(30):
+        rng = np.random.default_rng(seed)
+        lengths = rng.integers(1, 6, 40)
+        lengths[0] = 5
+        log = shuffled(rng, THETA, n_queries=40, sessions=30, lengths=lengths)
+        assert supported(log)["randomized"].is_supported
+
+
 def test_the_summary_names_the_commands_that_take_features():
     text = summarize_support(supported(PositionCounts.from_columns([0], [0], [1], [1])).values())
     assert "no   regression-em\n         fit and log propensity give it, with --features." in text

@@ -22,6 +22,9 @@ from every_ranker import (
     table,
     tiny,
 )  # fmt: skip
+from sklearn.model_selection import GroupKFold, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from countersample import ClickLog, RankingDataset, estimate, evaluate
@@ -222,6 +225,11 @@ def test_a_saved_ranker_gives_the_same_scores(kind, tmp_path, scaling):
     assert set(content["written_by"]) == {"countersample", "numpy", "python", "scikit-learn"}
 
 
+def test_missing_values_may_be_an_error():
+    with pytest.raises(DataError, match=r"NaN in row \d, column \d .*, and impute is 'error'"):
+        make("linear", impute="error").fit_log(*holed())
+
+
 SCORE_WITHOUT = """
 import sys
 
@@ -323,6 +331,16 @@ def test_rows_without_queries(kind):
     ):
         with pytest.raises(ParameterError, match="qid is None, expected the query of each row"):
             use()
+
+
+def test_groups_of_scikit_learn_are_no_queries():
+    """They do not reach fit: without a request, all rows would be one query."""
+    X, y, qid, _ = table()
+    with pytest.warns(OneQueryWarning, match="groups do not reach fit"):
+        cross_val_score(make("linear"), X, y, groups=qid, cv=GroupKFold(2))
+    pipeline = Pipeline([("scale", StandardScaler()), ("ranker", make("linear"))])
+    with pytest.raises(ParameterError, match=r"set_score_request\(qid=True\)"):
+        pipeline.fit(X, y, ranker__qid=qid).score(X, y)
 
 
 @every

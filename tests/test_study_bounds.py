@@ -1,6 +1,7 @@
 """Measured suboptimality and the theorems' bounds."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from conftest import SEED
 from twins_plans import risk
 
 from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic, train
+from countersample.errors import DataError
 from countersample.plans import Examples
 from countersample.study.bounds import (
     hinges,
@@ -66,6 +68,16 @@ def test_features_that_vary_within_queries_are_kept():
     log = ClickLog([0, 1], [0, 0], [1.0, 1.0])
     part, _ = small_problem(data, log, n_features=1)
     assert part.features[:, 0].tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("solution", ["none", "wrong"])
+def test_a_solver_that_fails(problem, monkeypatch, solution):
+    part = hinges(*small_problem(*problem, n_queries=3, n_features=2))
+    prices = SimpleNamespace(marginals=np.array([5.0, 5.0]))
+    answer = SimpleNamespace(status=solution == "none", eqlin=prices, fun=0.0, message="no luck")
+    monkeypatch.setattr(scipy.optimize, "linprog", lambda *_, **__: answer)
+    with pytest.raises(DataError, match=r"best weights .* cannot be found \(no luck\)"):
+        minimiser(part)
 
 
 # -- what is measured ----------------------------------------------------------------------------

@@ -7,8 +7,10 @@ import pytest
 from scipy import stats
 from study_results import make_cell, make_result, make_runs
 
+from countersample.errors import DataError
 from countersample.evaluation.comparison import holm
 from countersample.study.statistics import (
+    common_runs,
     contrasts,
     paired_test,
     paper_test,
@@ -114,3 +116,8 @@ class TestContrasts:
         far = make_cell([-3.0, -4.0, -5.1])
         (one,) = contrasts(make_result({("a", "CounterSample", 1): a, ("a", "IPS-SGD", 1): far}))
         assert (one.mark, one.paper_mark) == ("△", "△")
+
+
+def test_cells_of_other_runs_are_an_error():
+    with pytest.raises(DataError, match="different runs"):
+        common_runs(make_cell([1, 2]), make_cell([1, 2, 3]))
