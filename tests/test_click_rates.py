@@ -1,5 +1,7 @@
 """The regression on click rates, against least squares by the whole matrix, and as a candidate."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from conftest import SEED
@@ -7,7 +9,9 @@ from conftest import SEED
 from countersample import ClickLog, CounterSampleRanker, RankingDataset, evaluate
 from countersample.clicks.log import only_shown
 from countersample.evaluation.doubly_robust import PENALTIES, exposure
+from countersample.tuning import choice
 from countersample.tuning.click_rates import regress_click_rates
+from countersample.tuning.paths import Checkpoint
 
 
 def make_log(rng, n_queries=60, n_items=8, n_features=5, sessions=30, noise=0.0):
@@ -125,3 +129,11 @@ def test_without_positions_the_reference_is_a_path(rng):
     naive = [each.value for each in path.candidates if each.temper == 0 and each.rates == 0]
     assert path.reference == "naive"
     assert path.reference_value == max(naive)
+
+
+def test_the_best_naive_candidate_is_no_regression():
+    """The regression uses propensities at any temper, so a better one is not the reference."""
+    path = Checkpoint("zeros", 0.0, 10, np.array([1.0]))
+    regression = Checkpoint("zeros", 0.0, 0, np.array([2.0]), rates=1.0)
+    held_out = SimpleNamespace(value=np.sum)
+    assert choice._best_naive([regression, path], held_out) is path
