@@ -1,9 +1,11 @@
 """The share of relevant items for simulated users, and warnings if it is too small."""
 
+import json
+
 import numpy as np
 import pytest
 
-from countersample import RankingDataset, simulate_clicks
+from countersample import RankingDataset, save_letor, simulate_clicks
 from countersample.clicks import FewRelevantWarning, simulate_impressions
 from countersample.clicks.relevance import relevance_of, smallest_relevant
 
@@ -57,3 +59,23 @@ class TestSimulations:
         with pytest.warns(FewRelevantWarning, match="every click is noise.*give relevant") as told:
             simulate(GRADES_TO_2, GRADES_TO_2.labels, 50, relevant=3, rng=0)
         assert told[0].filename == __file__
+
+
+@pytest.fixture
+def data(tmp_path):
+    save_letor(GRADES_TO_2, tmp_path / "data.txt")
+    return tmp_path / "data.txt"
+
+
+@pytest.mark.parametrize("more", [(), ("--sessions", "20")])
+def test_simulate_tells_and_carries_it(run, data, more):
+    words = ("simulate", data, "-o", "log.parquet", "--clicks", "100", *more)
+    assert "relevant from label 1 on" in run(*words)
+    result = json.loads(run(*words, "--json"))
+    assert (result["relevance"]["relevant"], result["warnings"]) == (1, [])
+    told = run(*words, "--relevant", "3", told=True)
+    assert told.startswith("countersample: no item is relevant, every click is noise")
+    assert told.endswith("give --relevant 1\n")
+    result = json.loads(run(*words, "--relevant", "3", "--json"))
+    assert result["relevance"]["share"] == 0
+    assert f"countersample: {result['warnings'][0]}\n" == told

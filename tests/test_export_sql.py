@@ -274,6 +274,15 @@ class TestValues:
             infinite = a_table(np.full((2, len(NAMES)), np.inf) * [[1], [-1]])
             assert database.score(infinite, view)["score"].to_pylist() == [None, None]
 
+    def test_of_trees_without_a_split(self, dialect, database, rng, tmp_path):
+        """No feature is read, so none has a range. An item without a query has no score."""
+        ranker, rows = made("boosted", "query-minmax", rng)
+        ranker.scorer_ = some_trees(rng, [[0]] * len(NAMES), n_trees=2, depth=0)
+        view = written(ranker, dialect, tmp_path, query="query")
+        table = a_table(rows[:2], queries=pa.array([1, None], pa.int64()))
+        expected = [sum(ranker.scorer_.value), None]
+        assert database.score(table, view)["score"].to_pylist() == expected
+
     @pytest.mark.slow
     @pytest.mark.parametrize(
         ("kind", "transform", "how"),

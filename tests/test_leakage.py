@@ -392,3 +392,13 @@ def test_periods_of_clicked_pairs_are_not_compared(rng):
     training, evaluation = period(40, True), period(10, False)
     assert find_leaks(training, data, evaluation=evaluation, rng=rng)  # if they were
     assert not find_leaks(training, data, evaluation=evaluation, is_complete=False, rng=rng)
+
+
+def test_leaks_of_features_that_are_missing_at_times(rng):
+    query, item = np.divmod(np.arange(4000), 10)
+    clicks = rng.binomial(40, 0.2 / (item + 1))
+    values = np.column_stack([rng.random(4000), clicks / 40, np.full(4000, np.nan)])
+    values[rng.random((4000, 3)) < 0.2] = np.nan
+    data = RankingDataset.from_arrays(values, np.zeros(4000), query)
+    log = ClickLog(query, item, 1 / (item + 1), clicks, impressions=np.full(4000, 40))
+    assert [leak.feature for leak in find_leaks(log, data, rng=rng)] == [1]

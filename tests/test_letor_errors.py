@@ -6,6 +6,7 @@ import pytest
 from packing import PACKERS
 
 from countersample import load_letor
+from countersample.data import letor_reader
 from countersample.data.labelled_files import convert, layout_of, load
 from countersample.errors import DataError, ParameterError
 
@@ -43,6 +44,13 @@ def test_the_place_and_what_was_expected(tmp_path, line, expected):
         load_letor(path)
     assert str(caught.value).startswith(f"{path}:{expected}")
     assert "\n" not in str(caught.value)
+
+
+def test_the_first_error_of_all_blocks_is_reported_with_its_line(monkeypatch):
+    monkeypatch.setattr(letor_reader, "BLOCK", 64)
+    text = b"1 qid:1 1:1\n# c\n\n" * 100 + b"1 qid:1 1;1\n" + GOOD.encode() * 50 + b"1 qid:1 1:y\n"
+    with pytest.raises(DataError, match=r"<file>:301:9: expected index:value, found '1;1'"):
+        load_letor(io.BytesIO(text), threads=4)
 
 
 NO_ROWS = "no rows, expected lines 'label qid:ID"

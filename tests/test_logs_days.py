@@ -225,6 +225,19 @@ def test_what_cannot_be_weighted_is_told(table, shop):
         fit_from_impressions(recent, features, propensities=PropensityOptions(method="trust"))
 
 
+@pytest.mark.slow
+def test_a_log_that_a_half_life_makes_small_is_warned_about(shop):
+    """Of 20 days: (Σw)²/Σw² is 3 days of rows."""
+    log, features = shop
+    stamps = [f"2026-03-{session % 20 + 1:02d}" for session in log["session"].to_pylist()]
+    recent = read_impressions(log.set_column(log.num_columns - 1, "timestamp", [stamps]))
+    fit = fit_from_impressions(
+        recent.with_half_life("1d"), features, propensities=[1 / k for k in range(1, 11)],
+        evaluation=EvaluationOptions(holdout_by="queries"), seed=SEED,
+    )  # fmt: skip
+    assert any("half-life of 1 days the log is worth 15%" in text for text in fit.warnings)
+
+
 def test_where_every_day_counts_alike_a_half_life_is_refused():
     log, _ = make(SEED, queries=20, sessions=200)
     log = log.append_column("timestamp", pa.array(["2026-03-01"] * len(log)))

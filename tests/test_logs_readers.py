@@ -367,3 +367,21 @@ def test_shuffled_pages_prefer_weights(tmp_path, capsys):
     for place, value, _, _, _, rate in rows[:4]:
         assert float(value) * int(place) == pytest.approx(1, abs=0.5)
         assert float(rate) * int(place) == pytest.approx(1, abs=0.5)
+
+
+def test_metarank_clicks_on_what_was_not_shown_are_reported(tmp_path):
+    path = LOGS["metarank"].write(tmp_path)
+    stray = '{"event": "interaction", "ranking": "r1", "type": "click", "item": "z"}\n'
+    path.write_text(path.read_text() + stray)
+    log = read_impressions(path, reader="metarank")
+    assert log.check().problems.bad_position == 1
+    assert as_dict(log.check().counts) == LOGS["metarank"].counts
+
+
+def test_an_event_on_an_item_of_two_pages_of_a_session_is_at_its_place_on_one(tmp_path):
+    pages = [query("u1", "x", ["a", "b"]), query("u1", "x", ["c", "a"], **{"from": 2})]
+    exported(tmp_path, pages, [event("u1", "a", ordinal=2)])
+    counts = read_impressions(tmp_path).counts()
+    assert as_dict(counts) == {
+        ("x", "a", 1): (1, 0), ("x", "a", 4): (1, 1), ("x", "b", 2): (1, 0), ("x", "c", 3): (1, 0),
+    }  # fmt: skip

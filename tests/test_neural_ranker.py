@@ -119,3 +119,8 @@ def test_divergence(tiny, objective, patience):
     )
     with pytest.raises(DivergedError, match=r"diverged at step \d+ with learning rate 1e\+30"):
         ranker.fit_log(*tiny)
+
+
+def test_a_transform_is_chosen_on_held_out_clicks(tiny):
+    with pytest.raises(ParameterError, match="feature_transform is 'auto' without patience, exp"):
+        NeuralRanker(feature_transform="auto", patience=None).fit_log(*tiny)

@@ -109,3 +109,23 @@ def test_a_ranker_from_options_is_selected_by_the_metric_of_the_gain(options):
         seed=SEED,
     )
     assert fit.ranker.metric == fit.gain.new.metric == "dcg@5"
+
+
+@pytest.mark.slow
+def test_another_confidence_changes_every_interval():
+    log, features = make(SEED, queries=30, sessions=600)
+    fits = [
+        fit_from_impressions(
+            *opened(log, features), evaluation=EvaluationOptions(confidence=each), seed=SEED
+        )
+        for each in (0.95, 0.5)
+    ]
+    for usual, narrow in [
+        [fit.gain for fit in fits],
+        [fit.ab_plan for fit in fits],
+        [fit.gain.new for fit in fits],
+    ]:
+        assert narrow.high - narrow.low < usual.high - usual.low
+    usual, narrow = (fit.propensity_source.curve for fit in fits)
+    assert (narrow.high - narrow.low)[-1] < (usual.high - usual.low)[-1]
+    assert fits[0].gain.value == fits[1].gain.value

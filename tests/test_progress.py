@@ -1,6 +1,7 @@
 """Progress, its lines and its bar; text of a file is shown on a terminal, and not obeyed."""
 
 import json
+import sys
 
 import pytest
 
@@ -55,6 +56,14 @@ def test_bytes(clock, capsys, total, line):
 
 
 # -- text from files ------------------------------------------------------------------------------
+
+
+def test_names_with_brackets_on_a_bar(monkeypatch, capsys):
+    monkeypatch.setattr(_progress, "PATIENCE", 0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with share_progress("reading [/a].txt", show=True) as update:
+        update("half [/b]", 0.5)
+    assert "reading [/a].txt" in capsys.readouterr().err
 
 
 def test_control_characters_are_escaped():

@@ -11,7 +11,7 @@ from pyarrow import compute, parquet
 
 from countersample.study import grids
 from countersample.study.experiment import load_grid, plan
-from countersample.study.reproduction import evaluate_file
+from countersample.study.reproduction import evaluate_file, parse_settings
 from countersample.study.results import read_results, results_of
 from countersample.study.settings import PAPER_RATES
 from countersample.study.statistics import interval, lead
@@ -208,6 +208,18 @@ FINER = {
     "medium": ("batch-sizes, finer rates", "the lead is"),
     "paper": ("batch-sizes, rates a click alike", "it is"),
 }
+
+
+def test_rows_with_rates_a_click_alike_are_of_what_the_page_asks_for():
+    rows = parquet.read_table(FOLDER / "paper.parquet", columns=["study", "batch_size", "key"])
+    rows = rows.filter(compute.equal(rows["study"], FINER["paper"][0]))
+    commands = re.findall(r'^countersample .*"(.*)".* # batches of (\d+)$', PAGE, re.MULTILINE)
+    assert {int(size) for _, size in commands} == {10, 50} == {*rows["batch_size"].to_pylist()}
+    for setting, size in commands:
+        rows_of_size = rows.filter(compute.equal(rows["batch_size"], int(size)))
+        experiment = plan(["batch-sizes"], scale="paper", settings=parse_settings([setting]))
+        contents = {job.content for job in experiment.work().jobs.values()}
+        assert {key.partition("-")[0] for key in rows_of_size["key"].to_pylist()} <= contents
 
 
 @pytest.mark.parametrize("scale", FINER)

@@ -1,15 +1,20 @@
 """Jobs, the results folder and the runner: shared, resumed, independent of workers, never lost."""
 
+import _thread
 import json
 import shutil
+import signal
+import threading
 
 import pytest
 from study_runs import GRID, finish, jobs_of, plan_grid
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from countersample import save_letor, synthetic
 from countersample.errors import DataError
+from countersample.study import stages
 from countersample.study.experiment import plan, read_experiment
-from countersample.study.jobs import state_of
+from countersample.study.jobs import Job, run, state_of
 from countersample.study.results import gather
 from countersample.study.settings import SETTINGS
 from countersample.study.sources import find_source, load_fold
@@ -200,3 +205,63 @@ def test_every_fold_is_run(tmp_path):
     cell = gather(experiment.studies[0], work, store).cells["set", "IPS-SGD", 1.0]
     assert cell.runs == (("Fold1", 0), ("Fold1", 1), ("Fold2", 0), ("Fold2", 1))
     assert len(cell.learning_rates) == 2
+
+
+# -- errors and Ctrl-C ---------------------------------------------------------------------------
+
+
+def _count_blas_threads(_bench, _job, _progress):
+    return {"threads": [t["num_threads"] for t in threadpool_info() if t["user_api"] == "blas"]}
+
+
+def test_a_job_has_one_thread_of_blas(tmp_path):
+    store, job = Store(tmp_path), Job("run", "", {}, _count_blas_threads)
+    with threadpool_limits(2, "blas"):
+        run([job], store, workers=2)
+        after = _count_blas_threads(None, None, None)
+    assert set(store.read(job)["threads"]) == {1}
+    assert set(after["threads"]) == {2}
+
+
+def test_an_error_ends_the_run_and_keeps_finished_results(experiment, tmp_path, monkeypatch):
+    def fail(*_):
+        raise DataError("no luck")
+
+    monkeypatch.setattr(stages, "tune", fail)
+    store = Store(tmp_path / "out")
+    with pytest.raises(DataError, match="no luck"):
+        finish(experiment, store, workers=2)
+    done = {job.stage for job in state_of(experiment.work(), store).done.values()}
+    assert {"data", "references"} <= done
+
+
+@pytest.fixture
+def interruptible():
+    """Handle Ctrl-C, whatever started the tests: jobs in the background of a script ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_stops_running_jobs(experiment, tmp_path, monkeypatch):
+    """Ctrl-C while two jobs are at work: both end, neither leaves a result."""
+    store = Store(tmp_path / "out")
+    at_work = threading.Barrier(3)
+
+    def endless(_bench, _job, progress):
+        at_work.wait(60)
+        while True:
+            progress.update(0.5)
+
+    def interrupt():
+        at_work.wait(60)
+        _thread.interrupt_main()
+
+    monkeypatch.setattr(stages, "run", endless)
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        finish(experiment, store, workers=2)
+    done = {job.stage for job in state_of(experiment.work(), store).done.values()}
+    assert "run" not in done
+    assert "tuning" in done

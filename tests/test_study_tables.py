@@ -177,6 +177,17 @@ def test_csv_is_tidy_and_not_rounded(tmp_path):
 
 
 class TestLatex:
+    def test_layout_and_marks_of_the_paper(self):
+        text = render_table(make_table(), "table.tex")
+        assert r"Bias $\gamma$: & 0 & 0.5 \\" in text
+        assert r"set\_1 & & \\" in text
+        assert (
+            r"\quad $\bar{M}$ $|$ a\_b & 0.33 $\pm$0.03\rlap{$^{\triangledown t \triangledown"
+            r" \dagger}$} & $-$12.50\rlap{$^{t \triangle}$} \\"
+        ) in text
+        assert r"\quad \quad in the paper & 0.35\rlap{$^{\triangledown}$} &  \\" in text
+        assert r"\{x\}\textasciicircum{}2 \textasciitilde{} \textbackslash{}y \#1 \$" in text
+
     @skip_without("latex")
     def test_it_compiles(self, tmp_path):
         (tmp_path / "all.tex").write_text(

@@ -95,6 +95,20 @@ def test_a_batch_at_once_is_a_batch_of_samples(unit, dataset, log, rng):
     assert collate(batch) is batch
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_loader(workers, dataset, log):
+    examples = ClickDataset(dataset, log, unit="click")
+    loader = DataLoader(
+        examples, num_workers=workers, collate_fn=collate,
+        batch_sampler=CounterSampler(log, unit="click", batch_size=5, seed=1),
+    )  # fmt: skip
+    indices = list(CounterSampler(log, unit="click", batch_size=5, seed=1))
+    batches = list(loader)
+    assert len(batches) == len(indices) == 3
+    for batch, drawn in zip(batches, indices, strict=True):
+        assert_same(batch, examples.__getitems__(drawn))
+
+
 # -- refusals
 
 
