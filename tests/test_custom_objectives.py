@@ -150,3 +150,12 @@ def test_a_saved_ranker_scores_without_the_function(clicks, tmp_path):
         loaded.fit_log(data, log)
     loaded.set_params(objective=own_square()).fit_log(data, log)
     np.testing.assert_array_equal(loaded.predict(data), ranker.predict(data))
+
+
+def test_the_fingerprint_is_of_what_the_function_gives():
+    assert own_square().identity == own_square().identity
+    again = additive_objective("my square", value=lambda x: x**2, slope=lambda x: x + x)
+    assert again.identity == own_square().identity
+    other = additive_objective("my square", value=lambda x: 3 * x * x, slope=lambda x: 6 * x)
+    assert other.identity != own_square().identity
+    assert other.identity.startswith("my square:")

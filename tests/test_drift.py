@@ -15,7 +15,7 @@ from scipy import stats
 from countersample.errors import DataError, ParameterError
 from countersample.fitting import find_drift
 from countersample.fitting.drift import LEVEL, Limits, Rate, compare_rates
-from countersample.logs import read_features, read_impressions
+from countersample.logs import count_days, read_features, read_impressions
 from countersample.propensity import estimate
 
 N_QUERIES, N_ITEMS, N_POSITIONS = 60, 8, 4
@@ -175,6 +175,22 @@ def test_new_queries_beyond_chance_are_found(usual):
 
 
 @pytest.mark.slow
+def test_aggregated_days_are_compared_as_logs_without_ids(usual, tmp_path):
+    later = day(np.random.default_rng(SEED + 1), start=10**6, first=0.5)
+    count_days(read_impressions(usual), tmp_path / "before")
+    count_days(read_impressions(later), tmp_path / "after")
+    without_ids = [table.drop_columns(["session", "client"]) for table in (later, usual)]
+    raw = drift(*without_ids, features=features(), seed=SEED)
+    aggregated = drift(tmp_path / "after", tmp_path / "before", features=features(), seed=SEED)
+    assert aggregated.is_drift
+    assert aggregated.after["clustered_by"] == "query"
+    for one, other in zip(raw.changes, aggregated.changes, strict=True):
+        first, second = one.to_dict(), other.to_dict()
+        assert first.keys() == second.keys()
+        for name, value in first.items():
+            assert second[name] == (pytest.approx(value) if isinstance(value, float) else value)
+
+
 def test_limits_of_a_comparison_are_noted(usual):
     least = usual.select(["query_id", "item_id", "position", "click"])
     result = drift(least, usual)

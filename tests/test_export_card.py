@@ -37,6 +37,11 @@ def card_of(ranker, tmp_path, **options):
 
 
 class TestCard:
+    def test_a_name_that_looks_like_a_table(self, rng, tmp_path):
+        names = ["a|b", *NAMES[1:]]
+        card = card_of(made("linear", None, rng)[0], tmp_path, to="solr", feature_names=names)
+        assert "| 0 | a\\|b |" in card
+
     def test_numbers_of_its_origin(self, rng, tmp_path):
         ranker, _ = made("linear", "minmax", rng)
         ranker.provenance_ |= {

@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from conftest import SEED
 from shops import known_fit, opened, top_five, usual_fit, usual_shop
 
 from countersample.data.preprocessing import Normalizer
@@ -62,6 +63,41 @@ class TestQueries:
                 n_bootstrap=1, rng=0,
             )  # fmt: skip
             assert values == pytest.approx([gain.new.value, gain.logged.value])
+
+    def test_several_rankings_are_each_as_if_alone(self, parts, rng):
+        matched, curve, scores, other = parts
+        queries = QueryDraws(np.ones(len(matched.counts.query_ids), bool), 4, SEED)
+        curves = {"": np.stack([curve.value ** (1 + k / 10) for k in range(4)])}
+        units = Units.of_queries(matched.counts, queries)
+
+        def drawn(ranking):
+            return draw_values(
+                ranking, matched, curve, curves, units, metric="dcg@5", exposure="policy-aware",
+                relevance=None, rng=rng,
+            )  # fmt: skip
+
+        together = drawn(np.stack([scores, other, -scores]))
+        for k, one in enumerate((scores, other, -scores)):
+            assert together[:, [k, 3]] == pytest.approx(drawn(one))
+
+    def test_queries_count_as_often_as_they_are_drawn(self, parts, rng):
+        """With one curve, the values of logs in which queries are there several times."""
+        matched, curve, scores, _ = parts
+        data = matched.dataset
+        queries = QueryDraws(np.ones(len(matched.counts.query_ids), bool), 4, SEED)
+        result = draw_values(
+            scores, matched, curve, None, Units.of_queries(matched.counts, queries),
+            metric="dcg@5", exposure="policy-aware", relevance=None, rng=rng,
+        )  # fmt: skip
+        shown, *_ = matched.shown(curve)
+        weights = np.concatenate(list(queries.blocks()))
+        for w, values in zip(weights, result, strict=True):
+            times = w[shown.query].astype(int)  # all queries have features: the same indices
+            again = shown.take(np.repeat(np.arange(len(shown)), times))
+            rows = data.offsets[again.query] + again.item
+            reward = rank_values("dcg@5", item_ranks(scores, data))[rows]
+            n_sessions = w @ matched.counts.sessions
+            assert values[0] == pytest.approx(reward @ again.weights / n_sessions)
 
     def test_draws_vary_as_the_relevance_model_does(self, parts, rng):
         """Each query once: all that varies is b, which moves Σ λ·S over items never shown."""

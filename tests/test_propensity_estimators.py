@@ -95,6 +95,19 @@ def test_one_step_of_newton_is_where_em_would_end(rng, monkeypatch):
     assert np.abs(np.log(quick / exact)).max() > 1e-7  # and the step was taken
 
 
+def test_a_long_step_is_not_taken(rng, monkeypatch):
+    log, _ = served(rng, THETA, n_queries=15, sessions=30)
+    method = METHODS["em"](cells_of(log))
+    weights = rng.multinomial(15, np.full(15, 1 / 15), size=40).astype(float)
+    is_far = np.abs(method._steps(weights)).max(axis=1) > 0.2
+    assert is_far.any()
+    result = method.curves(weights)
+    monkeypatch.setattr(estimators, "_MAX_NEWTON_STEP", -1)
+    np.testing.assert_allclose(result[is_far], method.curves(weights)[is_far], rtol=1e-9)
+    monkeypatch.setattr(estimators, "_MAX_NEWTON_STEP", np.inf)
+    assert np.nanmax(np.abs(np.log(result / method.curves(weights)))[is_far]) > 0.01
+
+
 def test_the_step_of_regression_em_is_where_climbing_ends(rng, monkeypatch):
     features = rng.standard_normal((300, 4, 2))
     relevance = expit(features @ [1.0, -0.5] - 1)

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -20,6 +21,8 @@ from countersample.clicks import ClickLog
 from countersample.errors import DataError, ParameterError
 from countersample.logs import files as formats
 from countersample.logs import read_features
+from countersample.rankers.files import load_scorer
+from countersample.rankers.rank_tables import TableColumns, rank_batches
 
 N_QUERIES, N_ITEMS = 30, 7
 
@@ -275,3 +278,16 @@ def test_spark_ranks_on_its_workers(ranker, table, rng, monkeypatch, cluster):
     assert ranker.rank_frame(frame, top=2).count() == 2 * N_QUERIES
     with pytest.raises(ParameterError, match="rows of Spark have no order that could number them"):
         ranker.rank_frame(frame.drop("item_id"))
+
+
+def test_ranks_are_those_of_whole_queries_whatever_the_batches(ranker, table, rng, tmp_path):
+    ranker.save(tmp_path / "ranker.json")
+    serving = load_scorer(tmp_path / "ranker.json")
+    reading = TableColumns.find(serving, table.column_names, None, None)
+    want = expected(ranker, table)
+    for _ in range(20):
+        cuts = np.sort(rng.integers(0, len(table) + 1, 12))
+        bounds = [0, *cuts.tolist(), len(table)]
+        batches = [batch for first, last in pairwise(bounds)
+                   for batch in table.slice(first, last - first).to_batches()]  # fmt: skip
+        assert in_full(pa.concat_tables(rank_batches(serving, reading, batches))) == want

@@ -13,11 +13,15 @@ from countersample import ClickLog, RankingDataset, simulate_clicks, synthetic, 
 from countersample.errors import DataError
 from countersample.plans import Examples
 from countersample.study.bounds import (
+    bounds_findings,
     hinges,
     measure_bounds,
     minimiser,
     small_problem,
 )
+from countersample.study.claims import verdicts_of
+from countersample.study.experiment import load_grid
+from countersample.study.grids import path_of
 from countersample.theory import gradient_bounds
 
 
@@ -113,3 +117,24 @@ def test_steps_are_of_the_size_that_the_theorems_ask(problem, measured, name, me
     run = train(part, clicks, method=method, learning_rate=eta, steps=1000, rng=3)
     excess = hinges(part, clicks).risk(run.average_coef) - measured.best
     assert measured.excess[name][1, 3] == pytest.approx(excess, rel=1e-6)
+
+
+# -- verdicts -------------------------------------------------------------------------------------
+
+
+def outcomes(measured):
+    verdicts = verdicts_of(load_grid(path_of("bounds")), "tiny", bounds_findings(measured))
+    return [verdict.outcome for verdict in verdicts]
+
+
+def test_verdicts_that_are_not_confirmed(measured):
+    """A bound that is broken, or is the very mean; equal weights; a method that lags behind."""
+    assert outcomes(measured)[:2] == ["confirmed", "confirmed"]
+    ips, sampled = measured.excess["IPS-SGD"], measured.excess["CounterSample"]
+    means = {name: excess.mean(axis=1) for name, excess in measured.excess.items()}
+    broken = replace(measured, bound=measured.bound | {"IPS-SGD": ips.mean(axis=1) / 2})
+    level = replace(measured, max_multiplier=dict.fromkeys(measured.max_multiplier, 2.0))
+    behind = replace(measured, excess={"IPS-SGD": sampled, "CounterSample": sampled * 2})
+    for index, changed in enumerate((broken, level, behind)):
+        assert outcomes(changed)[index] == "not confirmed"
+    assert outcomes(replace(measured, bound=means))[0] == "open"

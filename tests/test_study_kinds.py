@@ -9,8 +9,9 @@ from countersample.errors import ParameterError
 from countersample.study import grids
 from countersample.study.claims import verdicts_of
 from countersample.study.experiment import KINDS, load_grid, plan
+from countersample.study.grids import load_published
 from countersample.study.jobs import WorkList
-from countersample.study.kinds import weights_findings
+from countersample.study.kinds import shapes_table, weights_findings
 
 
 def grid_of(kind):
@@ -70,3 +71,26 @@ def test_weights_grow_with_the_position_bias(ratios, outcome):
     (growth,) = verdicts_of(load_grid(grids.path_of("propensities")), "tiny", findings)
     assert growth.outcome == outcome
     assert f"from {ratios[0]} at γ = 0.5 to {ratios[-1]} at γ = 1.5" in growth.evidence
+
+
+# -- sizes of datasets
+
+
+def test_sizes_of_datasets_stand_below_the_papers():
+    shapes = {
+        "yahoo-like": {
+            "queries": 200,
+            "items": 4600,
+            "longest": 139,
+            "features": 700,
+            "irrelevant": 1150,
+        },
+        "mine": {"queries": 2, "items": 5, "longest": 3, "features": 4, "irrelevant": 5},
+    }
+    table = shapes_table(shapes, load_published())
+    paper, here = table.groups
+    yahoo, mine = (row.entries for row in here.rows)
+    assert [entry.value for entry in yahoo] == [200, 4600 / 200, 100 * 1150 / 4600, 139, 700]
+    assert [entry.number for entry in mine] == ["2", "2.5", "100.0", "3", "4"]
+    assert [row.label for row in paper.rows] == ["yahoo", "istella-s"]
+    assert [entry.number for entry in paper.rows[0].entries] == ["36,251", "23", "26", "–", "–"]

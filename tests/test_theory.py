@@ -11,7 +11,7 @@ from twins_plans import click_gradient, example_gradients, features_of, risk
 from countersample import ClickLog, RankingDataset
 from countersample.errors import DataError, ParameterError
 from countersample.objectives import OBJECTIVES
-from countersample.plans import UNITS, Examples, make_plan
+from countersample.plans import UNITS, Examples, bounded, countersample, ips, make_plan
 from countersample.theory import (
     gradient_bounds,
     step_size,
@@ -180,3 +180,43 @@ def test_rank_objective(name, unit, rng):
     averages = [descend(plan, gradient, 2, eta=eta, steps=400, rng=rng) for _ in range(20)]
     excess = np.mean([risk(data, log, w) for w in averages]) - risk(data, log, best)
     assert -1e-6 <= excess <= suboptimality_bound(**known)
+
+
+@pytest.mark.parametrize("make", [ips, countersample])
+def test_regression_of_the_paper(make, rng):
+    """The example of Section 5.5: two weights, 50 samples, f_i = (x_i·w − y_i)², T = 50 steps.
+
+    No step leads away from w*, as η·m_i·2‖x_i‖² ≤ 1/√T: ‖w_t − w*‖ ≤ B, so G = 2·max ‖x_i‖²·B.
+    """
+    best = np.array([0.973, 1.144])
+    x = rng.standard_normal((50, 2))
+    y = x @ best
+    log = ClickLog(np.arange(50), np.zeros(50, int), propensity=rng.uniform(0.05, 1, 50))
+    plan = make(Examples.of(log, "click"))
+    radius = np.linalg.norm(best)
+    longest = 2 * (x**2).sum(axis=1).max() * radius
+    known = {
+        "max_multiplier": plan.max_multiplier,
+        "gradient_bound": longest,
+        "radius": radius,
+        "steps": 50,
+    }
+
+    def gradient(i, w):
+        result = 2 * (x[i] @ w - y[i]) * x[i]
+        assert np.linalg.norm(result) <= longest
+        return result
+
+    eta = step_size(**known)
+    averages = [descend(plan, gradient, 2, eta=eta, steps=50, rng=rng) for _ in range(200)]
+    risks = [np.mean(log.weights * (x @ w - y) ** 2) for w in averages]
+    assert np.mean(risks) <= suboptimality_bound(**known)
+
+
+def test_the_worst_case_is_at_most_the_largest_multiplier_times_the_largest_bound():
+    data, log = make_problem(SEED)
+    for unit in UNITS:
+        examples = Examples.of(log, unit)
+        bounds = gradient_bounds(data, examples)
+        for plan in (ips(examples), countersample(examples), bounded(examples, bounds=bounds)):
+            assert worst_case(plan, bounds) <= plan.max_multiplier * bounds.max() * (1 + 1e-12)

@@ -161,3 +161,11 @@ def test_a_study_of_networks_is_written_up(tmp_path):
     table = pq.read_table(store.folder / "results.parquet").to_pandas()
     assert set(zip(table.scorer, table.hidden, strict=True)) == {("network", 0), ("network", 3)}
     assert set(table.version_torch) == {torch.__version__}
+
+
+def test_clipping_is_that_of_the_kernel(rng):
+    data, log = random_problem(rng)
+    options = replace(options_of("ips", "click", clip=0.5), checkpoints=[1])
+    (ours,) = train_nets(data, log, options, hidden=0, rates=[0.01])
+    (kernel,) = train_many(data, log, learning_rates=[0.01], seeds=[7], options=options)
+    close(ours.scorers[0].weights[-1][0], kernel.history.coef[0])
