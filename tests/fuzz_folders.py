@@ -70,6 +70,7 @@ def values_of(folder: Path) -> list:
     """Return the arrays of a folder in a form that can be compared."""
     data = open_folder(folder)
     arrays = [data.labels, data.offsets, data.query_ids, *stored_arrays(data.features)]
+    arrays = [array + 0 if array.dtype.kind == "f" else array for array in arrays]  # -0.0 is 0.0
     return [(str(array.dtype), array.shape, array.tobytes()) for array in arrays]
 
 
