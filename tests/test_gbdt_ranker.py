@@ -208,3 +208,17 @@ def test_no_split():
         ranker.fit(X, np.arange(20) == 5, qid=np.zeros(20, int))
     ranker.set_params(min_items_in_leaf=1).fit(X, np.arange(20) == 5, qid=np.zeros(20, int))
     assert ranker.predict([[1]]) < ranker.predict([[0]])
+
+
+@pytest.mark.slow
+def test_ips_is_better_than_naive_if_the_ranking_was_bad():
+    rng = np.random.default_rng(SEED)
+    dataset, unseen = made_up(300, rng), made_up(300, rng)
+    wrong = -dataset.features[:, 0] * dataset.features[:, 1]
+    log = simulate_clicks(
+        dataset, wrong, 30_000, bias=PositionBias(gamma=1.0), relevant=1, rng=SEED
+    )
+    ips, naive = (
+        one_core("lightgbm", method=method).fit_log(dataset, log) for method in ("ips", "naive")
+    )
+    assert ndcg(ips, unseen) > ndcg(naive, unseen) + 0.02

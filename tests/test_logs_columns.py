@@ -1,5 +1,7 @@
 """Contexts, what clicks are worth, events, sessions that look wrong: the same on every engine."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -344,3 +346,13 @@ def test_names_of_the_raw_log_serve_its_aggregated_log():
     assert log.counts().context_ids.tolist() == ["phone"]
     with pytest.raises(DataError, match="no column 'item'"):  # neither name is there
         read_impressions(aggregated.drop_columns(["item_id"]), columns={"item_id": "item"})
+
+
+def test_the_command_leaves_out_what_looks_wrong(tmp_path, rng, run):
+    greedy = honest_sessions(rng, 30)
+    greedy |= {"session": greedy["session"] + 1000, "click": np.ones(180, int)}
+    csv.write_csv(stacked(honest_sessions(rng), greedy), tmp_path / "log.csv")
+    words = ("log", "check", tmp_path / "log.csv")
+    assert "sessions that clicked all  30" in run(*words)
+    figures = json.loads(run(*words, "--suspicious", "skip", "--json"))
+    assert (figures["sessions"], figures["suspicious"]["sessions"]) == (400, 30)

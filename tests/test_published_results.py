@@ -222,6 +222,16 @@ def test_rows_with_rates_a_click_alike_are_of_what_the_page_asks_for():
         assert {key.partition("-")[0] for key in rows_of_size["key"].to_pylist()} <= contents
 
 
+def test_results_are_those_of_whole_runs_and_small():
+    rows = parquet.read_table(FOLDER / "paper.parquet")
+    sizes = [path.stat().st_size for path in FOLDER.iterdir()]
+    assert sum(sizes) < 5_000_000
+    assert set(np.unique(rows["clicks"].to_numpy())) == {1_000_000}
+    assert rows["drawn"].to_numpy().max() == 5_000_000
+    assert set(rows["rates_tried"].to_pylist()) <= {8, 22}
+    assert not any(rows["rate_at_edge"].to_pylist())  # of eight, too, the best is well within
+
+
 @pytest.mark.parametrize("scale", FINER)
 def test_with_finer_rates_the_lead_does_not_hang_on_the_batch(scale):
     study, beginning = FINER[scale]

@@ -17,7 +17,7 @@ from countersample.study.claims import (
     states_of,
 )
 from countersample.study.grids import TESTS, Claim
-from countersample.study.statistics import PairedTest
+from countersample.study.statistics import PairedTest, paired_test
 
 NOISE = np.array([0.00, 0.01, -0.01, 0.02, -0.02])  # regret ×100, by run
 WOBBLE = np.array([0.01, -0.01, 0.02, -0.02, 0.00])  # with another order: differences vary
@@ -180,6 +180,38 @@ MOSTLY = claim("mostly-best-at", "all", "", at=(0.5,))
 def test_claims_about_regret(statement, ours, theirs, outcome):
     regrets = {"CounterSample": ours} | ({"IPS-SGD": theirs} if theirs else {})
     assert verdict_on(regrets, statement).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("statement", "outcome"),
+    [
+        (claim("ends-higher"), "confirmed"),
+        (claim("ends-lower", "IPS-SGD", "CounterSample"), "confirmed"),
+        (claim("ends-lowest-at", "IPS-SGD", "", at=(0.5,)), "confirmed"),
+        (claim("ends-lowest-at", "IPS-SGD", "", at=(1.0,)), "not confirmed"),
+        (claim("ends-rising", "IPS-SGD", "", at=(0.5, 1.0)), "confirmed"),
+        (claim("ends-rising", "IPS-SGD", "", at=(1.0, 0.5)), "not confirmed"),  # in this order
+    ],
+)
+def test_claims_about_the_end_ignore_regret(statement, outcome):
+    regrets = {"CounterSample": [3] * 3, "IPS-SGD": [2] * 3}
+    final = {"CounterSample": [0.79] * 3, "IPS-SGD": [0.7, 0.75, 0.75]}
+    assert verdict_on(regrets, statement, final=final).outcome == outcome
+
+
+def test_evidence_counts_the_diverged_runs_of_a_cell_once():
+    """In best-at the chosen setting is compared twice."""
+    regrets = {"CounterSample": [1, 2, 3]}
+    verdict = verdict_on(regrets, alone("best-at", at=(0.5,)), n_diverged=1)
+    assert "3 of 15 runs diverged" in verdict.evidence
+
+
+def test_runs_without_spread_need_no_test_and_one_run_shows_nothing():
+    runs = [paired_test([d] * 5, [0] * 5, RUNS) for d in (-2.0, 0.0, 2.0)]
+    states = [states_of([run], "lower", MARGIN)[0] for run in runs]
+    assert states == [State.HOLDS, State.ABSENT, State.OPPOSITE]
+    one = paired_test([1.0], [9.0], RUNS[:1])
+    assert states_of([one, one], "lower", MARGIN) == [State.OPEN, State.OPEN]
 
 
 def test_folds_are_compared_not_seeds():

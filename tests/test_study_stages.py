@@ -31,6 +31,14 @@ def test_the_middle_of_equal_rates_is_chosen():
     assert choose(values, first_diverged) == (2, 1, 4)
 
 
+def test_a_plateau_reaches_as_far_as_noise(rng):
+    """Differences of 0.001 in noise of 0.1 (its error is 0.003), and one of 0.05."""
+    noise = 0.1 * rng.standard_normal((4, 1000))
+    noise -= noise.mean(axis=1, keepdims=True)
+    values = 0.5 + noise + np.array([[0.001], [0.002], [0.0], [-0.05]])
+    assert choose(values, np.ones(4, bool)) == (1, 0, 2)
+
+
 @pytest.mark.parametrize(
     ("rate", "alike", "n_alike", "words"),
     [

@@ -113,14 +113,18 @@ def test_verdicts_on_the_draws(result):
     assert (diverging.outcome, diverging.source) == ("not confirmed", "beyond")
 
 
-def made_result(rng, sampled, weighted):
+def made_result(rng, sampled, weighted, shares=(1.0, 1.0)):
     """A result with two learning rates: medians by rate, with noise that is symmetric exactly."""
     half = rng.normal(0, 0.3, (2, 2, 100))
     noise = np.exp(np.concatenate([half, -half], axis=2))
     distances = np.array([sampled, weighted])[:, :, None] * noise
     by_method = dict(zip(("CounterSample", "IPS-SGD"), distances, strict=True))
-    far = {name: runs > START for name, runs in by_method.items()}
-    return ToyResult((0.1, 0.3), by_method, by_method, far, far)
+    diverged = {name: runs > START for name, runs in by_method.items()}
+    strayed = {
+        name: runs | (np.arange(200) < 200 * share)
+        for (name, runs), share in zip(diverged.items(), shares, strict=True)
+    }
+    return ToyResult((0.1, 0.3), by_method, by_method, strayed, diverged)
 
 
 def test_distances_are_compared_by_the_test_of_scipy_with_holm(rng):
@@ -145,3 +149,13 @@ def test_distances_are_compared_by_the_test_of_scipy_with_holm(rng):
 def test_verdict_on_distances(rng, sampled, weighted, outcome):
     nearer, average, *_ = toy_verdicts(made_result(rng, sampled, weighted))
     assert nearer.outcome == average.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("shares", "outcome"),
+    [((0.1, 0.5), "confirmed"), ((0.5, 0.1), "not confirmed"), ((0.0, 0.0), "open")],
+)
+def test_verdict_on_straying(rng, shares, outcome):
+    _, _, steadier, diverging = toy_verdicts(made_result(rng, (0.1, 0.1), (0.1, 0.1), shares))
+    assert steadier.outcome == outcome
+    assert diverging.evidence.startswith("At none of the learning rates tried")
