@@ -68,6 +68,7 @@ def test_numbers_are_features_as_they_are(column, first):
         (repeated(NOON, type=pa.timestamp("s", "America/New_York")), "2026-03-02", [0.5]),
         (repeated("2026-03-01", "2026-02-28T12:00:00Z", "2026-03-01 06:00:00.5+06:00", None),
          "2026-03-02", [1, 1.5, 1 - 0.5 / 86400, NAN]),
+        (repeated("2026-03-01 12:00:00.000000000", "2026-03-01T12:00Z"), "2026-03-02", [0.5, 0.5]),
         (repeated(LAST, DAY), "9999-12-31", [0, (LAST - DAY).days]),
     ],
 )  # fmt: skip

@@ -23,7 +23,7 @@ from countersample.logs import (
     read_impressions,
 )
 from countersample.logs.days import Days, effective_impressions, weighted
-from countersample.options import EvaluationOptions, PropensityOptions
+from countersample.options import EvaluationOptions, PropensityOptions, RankerOptions
 from countersample.propensity import estimate
 
 DAYS = 4
@@ -225,17 +225,46 @@ def test_what_cannot_be_weighted_is_told(table, shop):
         fit_from_impressions(recent, features, propensities=PropensityOptions(method="trust"))
 
 
+@pytest.fixture(scope="module")
+def turned():
+    """Return the log of a shop whose users want the opposite in its first days."""
+    log, features = make(SEED, queries=60, sessions=1500)
+    session = log["session"].to_numpy()
+    old = session % 5 < 4
+    click = np.array(log["click"])
+    position = np.array(log["position"])
+    label = dict(zip(features["item_id"].to_pylist(), features["label"].to_pylist(), strict=True))
+    wanted = np.array([label[item] for item in log["item_id"].to_pylist()])
+    rng = np.random.default_rng(SEED)
+    unwanted = rng.random(len(click)) < (1 - wanted) ** 3 / position
+    day = np.where(old, session % 5, 27)
+    log = log.set_column(log.column_names.index("click"), "click",
+                         pa.array(np.where(old, unwanted, click).astype(np.int64)))  # fmt: skip
+    stamps = [f"2026-03-{d + 1:02d}T00:00:00" for d in day]
+    return log.append_column("timestamp", [stamps]), read_features(features), label
+
+
 @pytest.mark.slow
-def test_a_log_that_a_half_life_makes_small_is_warned_about(shop):
-    """Of 20 days: (Σw)²/Σw² is 3 days of rows."""
-    log, features = shop
-    stamps = [f"2026-03-{session % 20 + 1:02d}" for session in log["session"].to_pylist()]
-    recent = read_impressions(log.set_column(log.num_columns - 1, "timestamp", [stamps]))
-    fit = fit_from_impressions(
-        recent.with_half_life("1d"), features, propensities=[1 / k for k in range(1, 11)],
-        evaluation=EvaluationOptions(holdout_by="queries"), seed=SEED,
-    )  # fmt: skip
-    assert any("half-life of 1 days the log is worth 15%" in text for text in fit.warnings)
+def test_recent_days_are_what_a_ranker_learns_from(turned):
+    log, features, label = turned
+    wanted = np.array([label[item] for item in features.item_ids.tolist()])
+    fits = {}
+    for half_life in (None, "1d"):
+        opened = read_impressions(log)
+        fits[half_life] = fit_from_impressions(
+            opened if half_life is None else opened.with_half_life(half_life),
+            features,
+            ranker=RankerOptions(safety=0),
+            propensities=[1 / k for k in range(1, 11)],
+            evaluation=EvaluationOptions(holdout_by="queries"),
+            seed=SEED,
+        )
+    scores = {name: fit.ranker.predict(features.dataset) for name, fit in fits.items()}
+    follows = {name: np.corrcoef(each, wanted)[0, 1] for name, each in scores.items()}
+    assert follows["1d"] > 0.5 > follows[None]
+    assert fits["1d"].settings["half_life"] == 1
+    assert any("half-life of 1 days the log is worth" in text for text in fits["1d"].warnings)
+    assert fits["1d"].check.counts.n_clicks == fits[None].check.counts.n_clicks
 
 
 def test_where_every_day_counts_alike_a_half_life_is_refused():

@@ -239,6 +239,14 @@ def features_of(query, **columns):
 
 
 @BOTH_ORDERS
+def test_features_of_several_files_have_one_type(tmp_path, reverse):
+    write_both(tmp_path, features_of("q", x=[2]), features_of("r", x=[0.6]), reverse)
+    table = read_features(tmp_path)
+    found = dict(zip(table.dataset.query_ids, table.dataset.features[:, 0].tolist(), strict=True))
+    assert found == pytest.approx({"q": 2, "r": 0.6})
+
+
+@BOTH_ORDERS
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

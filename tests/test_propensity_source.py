@@ -61,6 +61,16 @@ class TestContexts:
         assert fit.is_joint
         assert fit.gain.relative_low < fit.gain.relative < fit.gain.relative_high
 
+    def test_warnings_about_many_contexts_are_merged(self, world):
+        """Forty contexts with too few clicks for a curve, and one with enough."""
+        contexts = {"desktop": (0.9, PositionBias(0.5))}
+        contexts |= {f"app {n}": (0.1 / 40, PositionBias(0.5)) for n in range(40)}
+        log = read_impressions(simulate(world[0], contexts, 20_000, 5))
+        fit = fit_from_impressions(log, world[1], propensities=PropensityOptions(missing="skip"))
+        warnings = [text for text in fit.warnings if text.startswith("Propensities in ")]
+        assert 0 < len(warnings) < 10  # by the kind of problem, with ranges of the numbers
+        assert any(" more: " in text for text in warnings)
+
     def test_items_that_never_move(self, world):
         still = simulate_impressions(
             world[0], world[0].features[:, 0], 3000, rng=SEED,

@@ -9,7 +9,9 @@ from study_runs import GRID, finish, jobs_of, plan_grid, run_study
 
 from countersample import CounterSampleRanker, evaluate
 from countersample._environment import MissingExtraError
+from countersample._progress import Progress
 from countersample.errors import DataError, ParameterError
+from countersample.study import stages
 from countersample.study.experiment import load_grid, missing_libraries
 from countersample.study.references import choose
 from countersample.study.results import describe_choice
@@ -185,3 +187,18 @@ def test_a_plan_with_bounds_of_linear_scorers_takes_no_networks(tmp_path):
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(ParameterError, match=r"mine\.toml: scorer is network, but .* bounded"):
         load_grid(tmp_path / "mine.toml")
+
+
+def test_several_logs_choose_together(tmp_path):
+    """The mean over two logs is the mean of each alone."""
+    values = {}
+    for logs in (1, 2):
+        work, store, _, _ = run_study(tmp_path, ONE_GAMMA, seeds=logs, tuning_logs=logs)
+        tunings = jobs_of(work, "tuning")
+        assert all(len(job.needs) == logs for job in tunings)
+        values[logs] = np.array([store.read(job)["ndcg"] for job in tunings])
+    second = [
+        stages.tune(store, replace(job, needs=job.needs[1:]), Progress.of(None))["ndcg"]
+        for job in tunings
+    ]
+    np.testing.assert_allclose(values[2], (values[1] + second) / 2, rtol=1e-9)
