@@ -1,4 +1,7 @@
-"""``countersample train``, ``evaluate``, ``rank`` and ``export``."""
+"""``countersample train``, ``evaluate``, ``rank`` and ``export``.
+
+Tables are ranked, and cut by ``--top``, in `rankers.rank_tables`.
+"""
 
 from __future__ import annotations
 

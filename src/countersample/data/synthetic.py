@@ -1,5 +1,6 @@
 """Synthetic labelled data in the shape of a known collection: `synthetic`.
 
+A new shape is one entry of `SHAPES`, and one choice of ``countersample data make`` (`cli.data`).
 Clicks are simulated by `clicks.simulation`.
 """
 

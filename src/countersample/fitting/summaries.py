@@ -1,6 +1,7 @@
 """Render results as text for a terminal, from ``templates/*.txt``, and group their warnings.
 
-The study renders its texts here, too, from templates of its own.
+The page of `fit` is `page.py` with ``templates/fit.html``. The study renders its texts here, too,
+from templates of its own.
 """
 
 from __future__ import annotations

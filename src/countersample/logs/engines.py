@@ -4,7 +4,7 @@ An engine opens files (their formats are in `files`), takes Arrow tables, stores
 them in batches. The counting itself is written once, in `logs.aggregation`, and runs on every
 engine through narwhals. The constructor of an engine imports its library, rejects the settings of
 other engines and starts it; `cleanup` closes what it opens. `implementations` are the frames that
-an engine counts in place.
+an engine counts in place. The logs of other systems, search engines among them, have `readers`.
 """
 
 from __future__ import annotations

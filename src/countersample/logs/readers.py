@@ -1,4 +1,4 @@
-"""Logs of other systems: a reader is one function here and one line in `READERS`.
+"""Logs of other systems: a reader is a function, a line in `READERS` and a choice in `options`.
 
 A reader turns the files of a system into rows with canonical columns, in SQL that DuckDB runs;
 Spark gets the rows through memory. Columns that the user maps, contexts, values of events, types
