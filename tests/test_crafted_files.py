@@ -15,6 +15,7 @@ from countersample import ClickLog, load_ranker, synthetic
 from countersample._json import parse_json
 from countersample.data.preprocessing import Normalizer, Preprocessing
 from countersample.errors import DataError, ParameterError
+from countersample.export import export
 from countersample.propensity import Propensities, load_propensities
 from countersample.rankers.files import load_scorer
 from countersample.scorers import LinearScorer, NetworkScorer, TreesScorer
@@ -112,6 +113,18 @@ def test_scores_that_are_not_finite(tmp_path):
     for ranker in (load_ranker(tmp_path / "ranker.json"), load_scorer(tmp_path / "ranker.json")):
         with pytest.raises(DataError, match=r"the score of row 0 .* expected a finite number"):
             ranker.predict(data)
+
+
+@pytest.mark.parametrize("to", ["elasticsearch", "solr"])
+def test_weights_that_32_bits_do_not_hold(to, tmp_path):
+    content = made_rankers.content("linear", "minmax")
+    put(content["learned"], "scorer.weights", [1e300, *[0] * 6])
+    (tmp_path / "ranker.json").write_bytes(made_rankers.as_file(content))
+    with pytest.raises(ParameterError, match=r"a weight is 1e\+300, expected a number of 32 bits"):
+        export(
+            load_ranker(tmp_path / "ranker.json"), tmp_path / "model.json", to=to,
+            feature_names=list("abcdefg"),
+        )  # fmt: skip
 
 
 # -- other files

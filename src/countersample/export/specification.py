@@ -208,6 +208,12 @@ class ModelSpecification:
     def weights_by_name(self, scorer: LinearScorer) -> dict[str, float]:
         """Return the weight of each normalised feature."""
         weights = np.where(self.is_constant, 0, scorer.weights)
+        is_large = np.abs(weights) > np.finfo(np.float32).max
+        if is_large.any():
+            raise ParameterError(
+                f"a weight is {weights[is_large][0]:.3g}, expected a number of 32 bits, as the "
+                "system stores them: train the ranker on features of a larger scale"
+            )
         return dict(zip(self.names_by_item, map(as_float32, weights), strict=True))
 
     def limits(self, **choices: Any) -> tuple[str, ...]:  # noqa: ANN401 (of the target)
