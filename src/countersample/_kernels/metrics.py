@@ -6,9 +6,9 @@ the weights end at the cut-off of the metric. The items of a query are the rows 
 
 Items of equal score are *tied*. The rules by name are `TIE_RULES` in `countersample.metrics`, and
 the default is in `countersample.defaults`; here they are two numbers. ``favour`` orders them: +1
-the largest value first, -1 the smallest value first, 0 as in the data. With ``average`` a sum is instead the exact mean over all orders of
-the tied items. One loop serves both: a sum goes over blocks of ranks, and a block is one item or,
-with ``average``, all items with the same score.
+the largest value first, -1 the smallest value first, 0 as in the data. With ``average`` a sum is
+instead the exact mean over all orders of the tied items. One loop serves both: a sum goes over
+blocks of ranks, and a block is one item or, with ``average``, all items with the same score.
 
 Plain floating point (no fastmath), one thread, no randomness: same input, same bits. Indices are
 not checked here; the callers pass checked arrays.

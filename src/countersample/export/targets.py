@@ -1,9 +1,9 @@
 """The systems that a ranker can be exported to, `TARGETS`, and `export`.
 
 A new target is a module with a function ``translate``, one line in `TARGETS`, and one choice in
-`options`. For search engines `export` also writes a definition of the features, to be filled in: a ranker has the names
-of its features, but not how an engine computes them. So each feature is defined as the value of the
-document's field of its name.
+`options`. For search engines `export` also writes a definition of the features, to be filled in: a
+ranker has the names of its features, but not how an engine computes them. So each feature is
+defined as the value of the document's field of its name.
 """
 
 from __future__ import annotations
