@@ -75,3 +75,14 @@ def test_a_withheld_verdict_promises_nothing(visit, fit):
     assert page.locator(".card:has-text('The gain over') svg").count() == 0
     assert "--accept-features" in page.locator(".notice").text_content()
     assert page.locator("section h2").all_text_contents() == ["Repeat it"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "sign"),
+    [(0.1, 0.2, "good"), (-0.1, 0.2, "unsure"), (-0.2, -0.1, "bad")],
+)
+def test_only_a_better_ranker_is_green(visit, fit, low, high, sign):
+    gain = replace(fit.gain, relative_low=low, relative_high=high)
+    page = visit(replace(fit, gain=gain, leaks=()), LAPTOP)
+    assert page.locator(".notice").get_attribute("class") == f"notice {sign}"
+    assert page.locator(".good").count() == (sign == "good")

@@ -71,6 +71,13 @@ class TestPage:
         assert page.count(SEEN) == 4
         assert SEEN in pages.notebook_table([UNSEEN], [[1]])
 
+    def test_names_are_used_once(self):
+        page = a_page(contents={"first": "First"})
+        ids = [element["id"] for element in page.elements if "id" in element]
+        assert len(ids) == len(set(ids))
+        text = {e.get("href", "").removeprefix("#") for e in page.all("a")}
+        assert text <= set(ids)
+
     def test_the_policy_allows_this_style_and_no_program(self):
         page = a_page(css="p { color: red; }")
         (meta,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})

@@ -133,6 +133,12 @@ def test_unknown_methods_and_missing_offsets(data):
             Normalizer("query-minmax", 2).transform(np.zeros((3, 2)), offsets)
 
 
+def test_values_outside_the_fitted_range_and_of_constant_features():
+    normalizer = Normalizer("minmax", 2, shift=(10.0, 3.0), scale=(5.0, 0.0))
+    result = normalizer.transform(np.array([[0.0, 3.0], [20.0, 4.0]]))
+    np.testing.assert_array_equal(result, [[(0 - 10) / 5, 0], [(20 - 10) / 5, 0]])
+
+
 def test_another_number_of_features(data):
     for step in (Normalizer.fit(data, "minmax"), Imputer.fit(data)):
         with pytest.raises(DataError, match=r"shape \(2, 3\), expected \(n_items, 11\)"):

@@ -64,6 +64,18 @@ def test_the_minimiser_solves_the_primal_too(problem):
     assert part.risk(minimiser(part)) == pytest.approx(part.constant + primal.fun)
 
 
+def test_the_small_problem_has_the_clicks_of_its_queries(problem):
+    data, log = problem
+    part, clicks = small_problem(data, log, n_queries=7, n_features=3)
+    clicked = sorted(set(log.query.tolist()))[:7]
+    assert part.query_ids.tolist() == data.query_ids[clicked].tolist()
+    assert clicks.n_clicks == np.isin(log.query, clicked).sum()
+    for row, query in enumerate(clicked):
+        items = log.item[log.query == query]
+        assert clicks.item[clicks.query == row].tolist() == items.tolist()
+    clicks.check(part)
+
+
 def test_features_that_vary_within_queries_are_kept():
     """The third varies most, but between queries only; the first within them; the second little."""
     data = RankingDataset.from_arrays(
