@@ -177,10 +177,12 @@ class PositionCounts(Tabular):
         if not len(query):
             raise DataError("the log has no impressions, expected at least one")
         n_impressions = float(columns["impressions"].sum(dtype=np.float64))
+        if n_impressions <= 2 * MAX_IMPRESSIONS:  # so that the exact sum fits into 64 bits
+            n_impressions = int(columns["impressions"].sum(dtype=np.int64))
         if n_impressions > MAX_IMPRESSIONS:
             raise DataError(
-                f"the log has {n_impressions:.3g} impressions, expected at most "
-                f"{MAX_IMPRESSIONS:.3g}: correct the column 'impressions'"
+                f"the log has {n_impressions:,.0f} impressions, expected at most "
+                f"{MAX_IMPRESSIONS:,}: correct the column 'impressions'"
             )
         places = ["query", "item", "position", *(["context"] if "context" in columns else [])]
         keys = row_keys(*(columns[name] for name in places))
