@@ -175,10 +175,12 @@ def test_the_ranker_is_that_of_the_raw_log(shop, judge_by):
     curves = [each.propensity_source.curve for each in (raw, aggregated)]
     for name in ("value", "low", "high"):
         np.testing.assert_array_equal(getattr(curves[1], name), getattr(curves[0], name))
-    assert aggregated.gain.relative == raw.gain.relative
+    values = [[fit.gain.new.value, fit.gain.logged.value] for fit in (raw, aggregated)]
+    assert values[1] == values[0]
     if judge_by == "queries":
         assert (aggregated.gain, aggregated.verdict) == (raw.gain, raw.verdict)
-    else:  # without ids of sessions, queries are drawn again
+    else:  # without ids of sessions, queries are drawn again: the bias differs
+        assert aggregated.gain.relative == pytest.approx(raw.gain.relative, rel=0.01)
         assert aggregated.holdout.since == raw.holdout.since
         assert "queries like those from" in str(aggregated.holdout)
 
