@@ -176,12 +176,12 @@ class PositionCounts(Tabular):
         query, position = columns["query"], columns["position"]
         if not len(query):
             raise DataError("the log has no impressions, expected at least one")
-        n_impressions = float(columns["impressions"].sum(dtype=np.float64))
+        n_impressions = int(columns["impressions"].sum(dtype=np.float64))
         if n_impressions <= 2 * MAX_IMPRESSIONS:  # so that the exact sum fits into 64 bits
             n_impressions = int(columns["impressions"].sum(dtype=np.int64))
         if n_impressions > MAX_IMPRESSIONS:
             raise DataError(
-                f"the log has {n_impressions:,.0f} impressions, expected at most "
+                f"the log has {n_impressions:,} impressions, expected at most "
                 f"{MAX_IMPRESSIONS:,}: correct the column 'impressions'"
             )
         places = ["query", "item", "position", *(["context"] if "context" in columns else [])]
