@@ -175,7 +175,11 @@ def test_one_candidate_has_the_value_of_a_gain(shop):
     )
     (one,), (fixed,) = joint.comparison.differences, known.comparison.differences
     gain = estimate_gain(ranker, joint.log.shown, table.dataset, rng=0)
-    assert one.value == pytest.approx(fixed.value) == pytest.approx(gain.value)
+    values = [each.comparison.estimates["a"].value for each in (joint, known)]
+    assert values == pytest.approx([gain.new.value] * 2)
+    # The correction of a ratio's mean depends on what is drawn.
+    assert one.value == pytest.approx(gain.value, rel=0.01)
+    assert fixed.value == pytest.approx(gain.value, rel=0.01)
     assert joint.is_joint
     assert not known.is_joint
     assert (one.low, one.high) != (fixed.low, fixed.high)

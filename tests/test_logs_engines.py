@@ -142,8 +142,8 @@ def test_sessions_and_duplicates_and_policies(engine, rng):
                     strict=True))  # fmt: skip
     figures = read_impressions(table, engine=engine).check()
     assert figures.n_sessions == figures.counts.n_sessions == len({key[0] for key in keys})
-    assert figures.suspicious.duplicates == len(keys) - len(set(keys))
     served = table["policy"].to_pylist()
+    assert figures.suspicious.duplicates == len(keys) - len(set(zip(keys, served, strict=True)))
     assert figures.policies == {name: served.count(name) for name in ("production", "random")}
     pairs = {}
     for _, query, item, position in keys:

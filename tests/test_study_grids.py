@@ -78,7 +78,7 @@ def test_a_grid_of_a_user(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("kind =", "knd =", "has the key knd"),
+        ("kind =", "knd =", "has an unknown key knd"),
         ('"regret"', '"regrets"', "kind is 'regrets', expected one of regret"),
         ('title = "Mine"', "title = 3", "is 3, expected text"),
         ('title = "Mine"', "", "has no title"),
