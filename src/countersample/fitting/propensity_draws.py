@@ -62,7 +62,7 @@ class Units:
         rows, n_queries = np.arange(len(counts) + 1), len(counts.query_ids)
         clicks = sparse.csr_array((np.ones(len(counts)), counts.query, rows))
         clicks.resize(len(counts), n_queries)
-        return cls(draws, clicks, sparse.csr_array(sparse.diags_array(counts.sessions)))
+        return cls(draws, clicks, sparse.csr_array(sparse.diags(counts.sessions)))
 
     @classmethod
     def of_sessions(
