@@ -50,8 +50,9 @@ KNOWN = "given"  # the source of propensities that the options give
 N_BOOTSTRAP = 200
 FEW_BOOTSTRAP = 50  # for cross-checks, and for regression-em, which fits a regression per draw
 _REMEDY = (
-    "or estimate them from a longer log (countersample propensity LOG -o p.json) and give them "
-    "(--propensities p.json), or assume a curve (--gamma 1.0)"
+    "estimate them from a longer log (countersample propensity LOG -o p.json) and give them "
+    "(--propensities p.json), assume a curve (--gamma 1.0), or shuffle the results of a small "
+    "share of the traffic"
 )
 
 
