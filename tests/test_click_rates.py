@@ -137,3 +137,14 @@ def test_the_best_naive_candidate_is_no_regression():
     regression = Checkpoint("zeros", 0.0, 0, np.array([2.0]), rates=1.0)
     held_out = SimpleNamespace(value=np.sum)
     assert choice._best_naive([regression, path], held_out) is path
+
+
+def test_where_one_item_a_query_was_examined_the_regression_tells_nothing(rng):
+    """Where no propensity is known, E is 0: what is left has nothing beside it to compare with."""
+    data, log = make_log(rng)
+    theta = np.where(log.position == 1, 1.0, 0.0)
+    unknown = log.replace(examination=theta)
+    weights = regress_click_rates(data, unknown, [np.arange(30), np.arange(30, 60)])
+    assert [each.tolist() for each in weights] == [[0.0] * 5] * 3
+    ranker = CounterSampleRanker(random_state=SEED).fit_log(data, unknown)
+    assert np.isfinite(ranker.weights_).all()

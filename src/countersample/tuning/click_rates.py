@@ -85,6 +85,8 @@ def _solve(products: Floats, squares: Floats, n_free: Ints) -> list[Floats]:
     moments = np.insert(np.insert(whole, p, 0.0, axis=0), p, 0.0, axis=1)  # of the constant
     moments[p, p] = n
     weights, _, penalty = regression_by_evidence(moments, n + 1)
+    if not n:  # no query has two items whose examination is known
+        return [np.zeros(p) for _ in products]
     result = []
     for part in products[:-1]:  # with the same penalty: folds differ little in what is best
         rest = whole - part
